@@ -71,7 +71,7 @@ test:
 
 chaos:
 	@scripts/setup testbed
-	@env -u DATABASE_URL -u GANTRY_OWNER_URL SEED="$(SEED)" MINUTES="$(MINUTES)" cargo test --locked --quiet --package cli --test faults -- \
+	@env -u DATABASE_URL -u GANTRY_OWNER_URL SEED="$(SEED)" MINUTES="$(MINUTES)" cargo test --locked --quiet --test faults -- \
 	    --exact chaos::chaos_of_a_seed --ignored --nocapture
 
 lint:

@@ -1,11 +1,11 @@
-// The blueprint history, comparing blueprints, restoring a deployment with a proposal, and previewing
-// another version of a barclamp.
+// The blueprint history, comparing blueprints, restoring a deployment with a proposal, and
+// previewing another version of a barclamp.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { assertAccessible, assertFits, assertQuiet, eachLook, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
+import { assertAccessible, assertFits, assertNoProblems, inEachVariant, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
 import { start } from './lib/gantry.mjs';
-import { commit, more, propose, putRoleData, signIn, submit } from './lib/console.mjs';
+import { commit, openEdit, propose, putRoleData, signIn, submit } from './lib/console.mjs';
 
 let browser;
 let gantry;
@@ -32,7 +32,7 @@ const line = (page) => page.getByRole('region', { name: 'Blueprint history' });
 const comparison = (page) => page.getByRole('region', { name: 'Comparison' });
 
 async function goodLooking(page, name) {
-  await eachLook(page, () => assertFits(page));
+  await inEachVariant(page, () => assertFits(page));
   await assertAccessible(page);
   await screenshot(page, name);
 }
@@ -42,7 +42,7 @@ test('history shows author, reason and changes of each blueprint', { timeout: 12
   const third = line(ada).locator('tr[data-blueprint="3"]');
   await third.getByRole('link', { name: 'The second answer' }).waitFor();
   const people = (await third.innerText()).replace(/\s+/g, ' ');
-  for (const who of gantry.signIns.map(({ person }) => person)) assert.ok(people.includes(who), `${who} in ${people}`);
+  for (const who of gantry.signIns.map(({ person }) => person)) assert.ok(people.includes(who), `${who} is missing in ${people}`);
   await goodLooking(ada, 'blueprints');
 
   await third.getByRole('link', { name: 'Changes of blueprint 3' }).click();
@@ -58,7 +58,7 @@ test('history shows author, reason and changes of each blueprint', { timeout: 12
   assert.match(text, /^from blueprint 3 \([0-9a-f]{8}\)\nto   blueprint 2 /);
   const json = await (await ada.request.get(await comparison(ada).getByRole('link', { name: 'As JSON' }).getAttribute('href'))).json();
   assert.equal(json.difference.deployments[0].name, 'web');
-  assertQuiet(ada);
+  assertNoProblems(ada);
 });
 
 test('two blueprints are compared, also without JavaScript', { timeout: 120_000 }, async () => {
@@ -67,7 +67,7 @@ test('two blueprints are compared, also without JavaScript', { timeout: 120_000 
   await ada.getByText('From 1: select the blueprint to compare it to.').waitFor();
   await ada.getByRole('link', { name: 'Compare to blueprint 2' }).click();
   await ada.getByRole('heading', { name: 'From blueprint 1 to blueprint 2' }).waitFor();
-  assertQuiet(ada);
+  assertNoProblems(ada);
 
   const plain = await openPage(browser, { address: gantry.address, scripts: false });
   await plain.context().addCookies(await ada.context().cookies());
@@ -91,7 +91,7 @@ test('invalid comparisons show an error', { timeout: 60_000 }, async () => {
   await assertAccessible(ada);
   await visit(ada, '/blueprints?before=1');
   await ada.getByText('No more blueprints').waitFor();
-  assertQuiet(ada, /404/);
+  assertNoProblems(ada, /404/);
   ada.problems.length = 0; // the responses for unknown blueprints
 });
 
@@ -110,18 +110,18 @@ test('a deployment is restored with an approved proposal', { timeout: 180_000 },
   assert.equal(await dialog.getByLabel('Title').inputValue(), 'Restore web as of blueprint 2');
   await dialog.getByRole('button', { name: 'Submit for review' }).click();
   await ada.waitForURL(/\/reviews\/\d+$/);
-  assert.ok(await ada.getByRole('button', { name: 'Commit' }).isDisabled(), 'nobody approved it yet');
+  assert.ok(await ada.getByRole('button', { name: 'Commit' }).isDisabled(), 'the review has no approval yet');
   await commit(bo, ada.url().match(/(\d+)$/)[1], ['"well"']);
   await visit(bo, '/blueprints?deployment=web&from=2&to=4');
   await bo.getByText('Both are the same blueprint.').waitFor();
 
   await visit(ada, '/blueprints?deployment=web&from=4&to=2');
   await ada.getByText('Both are the same blueprint.').waitFor();
-  assertQuiet(ada);
-  assertQuiet(bo);
+  assertNoProblems(ada);
+  assertNoProblems(bo);
 });
 
-test('a barclamp version shows its dropped parts and its impact', { timeout: 120_000 }, async () => {
+test('a barclamp version shows its removed parts and its impact', { timeout: 120_000 }, async () => {
   const file = (version, roles) => `barclamp: {name: extra, version: '${version}', description: One more}\nroles:\n${roles.map((role) => `  - {name: ${role}, jig: noop}\n`).join('')}`;
   for (const [version, roles] of [['1', ['extra-a', 'extra-b']], ['2', ['extra-a']]]) {
     await visit(ada, '/catalog');
@@ -138,7 +138,7 @@ test('a barclamp version shows its dropped parts and its impact', { timeout: 120
 
   await visit(ada, '/deployments/web');
   await propose(ada);
-  await more(ada, 'Change barclamp versions');
+  await openEdit(ada, 'Change barclamp versions');
   const dialog = ada.getByRole('dialog', { name: 'Change barclamp versions' });
   assert.ok(await dialog.getByRole('button', { name: 'Add to the proposal' }).isDisabled());
   await dialog.getByLabel(/^extra 1/).check();
@@ -149,7 +149,7 @@ test('a barclamp version shows its dropped parts and its impact', { timeout: 120
   await ada.getByRole('button', { name: /^Undo “use extra 1/ }).waitFor();
 
   // A deployment's own version is dropped the same way. One step may change several barclamps.
-  await more(ada, 'Change barclamp versions');
+  await openEdit(ada, 'Change barclamp versions');
   await dialog.getByLabel(/^extra removed, because no deployment above uses it/).check();
   await dialog.getByText('Nothing is removed.').waitFor();
   await assertAccessible(ada);
@@ -158,8 +158,8 @@ test('a barclamp version shows its dropped parts and its impact', { timeout: 120
   const undo = ada.getByRole('button', { name: 'Undo “inherit extra from the parent deployment”' });
   await undo.click();
   await ada.getByRole('button', { name: /^Undo “use extra 1/ }).waitFor();
-  await more(ada, 'Change barclamp versions');
+  await openEdit(ada, 'Change barclamp versions');
   await dialog.getByLabel(/^extra 1.*in use/).waitFor();
-  assert.equal(await dialog.getByLabel(/^extra removed, because/).count(), 1, 'it is its own again');
-  assertQuiet(ada);
+  assert.equal(await dialog.getByLabel(/^extra removed, because/).count(), 1, 'the deployment uses its own version again');
+  assertNoProblems(ada);
 });

@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { assertAccessible, assertFits, assertQuiet, eachLook, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
+import { assertAccessible, assertFits, assertNoProblems, inEachVariant, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
 import { start } from './lib/gantry.mjs';
 import { propose, row, signIn } from './lib/console.mjs';
 
@@ -60,9 +60,9 @@ test('tray filters appear in the address', { timeout: 60_000 }, async () => {
 });
 
 test('commands run in order', { timeout: 90_000 }, async () => {
-  const chips = () => row(page, ROLE).locator('.chip').filter({ hasText: /many-2[01]/ });
+  const noderoles = () => row(page, ROLE).locator('.chip').filter({ hasText: /many-2[01]/ });
   const count = (n) => page.waitForFunction(
-    ([role, n]) => [...document.querySelectorAll(`[data-bindable][data-role="${role}"] .chip`)].filter((chip) => /many-2[01]/.test(chip.textContent)).length === n,
+    ([role, n]) => [...document.querySelectorAll(`[data-bindable][data-role="${role}"] .chip`)].filter((noderole) => /many-2[01]/.test(noderole.textContent)).length === n,
     [ROLE, n],
   );
   await page.route('**/call/edit', async (route) => {
@@ -71,7 +71,7 @@ test('commands run in order', { timeout: 90_000 }, async () => {
   }, { times: 1 });
   await inTray(20).dragTo(row(page, ROLE).locator('.cell'));
   await inTray(21).dragTo(row(page, ROLE).locator('.cell'));
-  assert.equal(await chips().count(), 0, 'the first is still under way');
+  assert.equal(await noderoles().count(), 0, 'the first command is still running');
   await count(2);
   // As fast as a user can press: each undoes or redoes one edit.
   for (const [keys, left] of [['Control+z', 0], ['Control+Shift+Z', 2], ['Control+z', 0]]) {
@@ -79,13 +79,13 @@ test('commands run in order', { timeout: 90_000 }, async () => {
     await page.keyboard.press(keys);
     await count(left);
   }
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('undo is rejected if the board does not load', { timeout: 60_000 }, async () => {
   const bound = row(page, ROLE).locator('.chip').filter({ hasText: name(22) });
   const problem = { type: 'about:blank', status: 503, code: 'unavailable', title: 'Away', detail: 'Not now.', errors: [] };
-  const said = page.getByRole('alert').filter({ hasText: 'Pending commands were not executed (1 command)' });
+  const alert = page.getByRole('alert').filter({ hasText: 'Pending commands were not executed (1 command)' });
   const away = (route) => route.fulfill({ status: 503, contentType: 'application/json', body: JSON.stringify(problem) });
   await page.route('**/call/board', away);
   try {
@@ -94,7 +94,7 @@ test('undo is rejected if the board does not load', { timeout: 60_000 }, async (
     // Undo also cancels a drop that was not sent yet, without waiting for the board.
     await given;
     await page.keyboard.press('Control+z');
-    await said.waitFor();
+    await alert.waitFor();
   } finally {
     await page.unroute('**/call/board', away);
   }
@@ -104,8 +104,8 @@ test('undo is rejected if the board does not load', { timeout: 60_000 }, async (
   assert.equal(await bound.count(), 1);
   await page.keyboard.press('Control+z');
   await bound.waitFor({ state: 'detached' });
-  assert.equal(await said.count(), 0);
-  assertQuiet(page, /503/);
+  assert.equal(await alert.count(), 0);
+  assertNoProblems(page, /503/);
   page.problems.length = 0;
 });
 
@@ -143,7 +143,7 @@ test('a pending drop is reverted by undo and by refusal', { timeout: 60_000 }, a
     await inTray(23).focus();
     answer = page.waitForResponse('**/call/bind-options');
     for (const key of ['Space', 'End', ROLE[0], 'Enter']) await page.keyboard.press(key);
-    assert.equal(await bound.count(), 0, 'it is not known yet');
+    assert.equal(await bound.count(), 0, 'the result of the drop is not known yet');
     await answer;
     await hear(`binds ${name(23)} to ${ROLE}`);
     await bound.waitFor();
@@ -153,7 +153,7 @@ test('a pending drop is reverted by undo and by refusal', { timeout: 60_000 }, a
     await page.unroute('**/call/planner');
     await page.unroute('**/call/bind-options');
   }
-  assertQuiet(page, /503/);
+  assertNoProblems(page, /503/);
   page.problems.length = 0;
   await visit(page, page.url());
 });
@@ -167,7 +167,7 @@ test('valid nodes of a selection are bound by keyboard', { timeout: 90_000 }, as
   await menu.getByRole('radio', { name: new RegExp(`^${ROLE}\\b`) }).check();
   await menu.getByRole('button', { name: 'Bind 3 nodes' }).click();
   await row(page, ROLE).locator('.chip', { hasText: name(3) }).waitFor();
-  assert.deepEqual(await tray(), before, 'the tray is in order of names, whoever is bound');
+  assert.deepEqual(await tray(), before, 'the tray is sorted by name, whether or not a node is bound');
 
   // Then ten nodes, of which seven can be bound.
   await inTray(1).click();
@@ -178,8 +178,8 @@ test('valid nodes of a selection are bound by keyboard', { timeout: 90_000 }, as
   const over = () => page.locator('[data-over]').getAttribute('data-role');
   for (let n = 0; n < 20 && (await over()) !== ROLE; n += 1) await page.keyboard.press('ArrowDown');
   assert.equal(await row(page, ROLE).getAttribute('data-drop'), 'mixed');
-  const said = page.locator('[role=status][aria-live=assertive]');
-  assert.match(await said.innerText(), /7 of 10 can be bound\. Cannot bind .* Press Enter to confirm\./);
+  const announcement = page.locator('[role=status][aria-live=assertive]');
+  assert.match(await announcement.innerText(), /7 of 10 can be bound\. Cannot bind .* Press Enter to confirm\./);
   await page.keyboard.press('Enter');
   const ask = page.getByRole('dialog', { name: `Bind 7 of 10 nodes to ${ROLE}?` });
   await ask.getByText('many-01').first().waitFor();
@@ -229,16 +229,16 @@ test('a full cell opens its list', { timeout: 90_000 }, async () => {
   await screenshot(page, 'board-list');
   await page.keyboard.press('Escape');
   await added().getByRole('button', { name: /^Undo/ }).waitFor();
-  await eachLook(page, () => assertFits(page));
-  assertQuiet(page);
+  await inEachVariant(page, () => assertFits(page));
+  assertNoProblems(page);
 });
 
 test('the rows show only what is not ACTIVE', { timeout: 60_000 }, async () => {
   const states = page.getByRole('list', { name: 'Steps by state' });
-  await states.getByRole('link', { name: 'Only noderoles that are not ACTIVE' }).click();
+  await states.getByRole('link', { name: 'Only noderoles that have not converged' }).click();
   await page.waitForURL(/[?&]state=not-active/);
   await page.waitForFunction(() => document.querySelectorAll('.grid [data-noderole][data-state=active]').length === 0);
   await states.getByRole('link', { name: 'Show all noderoles' }).click();
   await page.waitForURL((url) => !url.searchParams.has('state'));
-  assertQuiet(page);
+  assertNoProblems(page);
 });

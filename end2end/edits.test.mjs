@@ -3,9 +3,9 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { assertAccessible, assertFits, assertQuiet, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
+import { assertAccessible, assertFits, assertNoProblems, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
 import { start } from './lib/gantry.mjs';
-import { chip, commit, more, propose, putRoleData, row, signIn, submit } from './lib/console.mjs';
+import { findNoderole, commit, openEdit, propose, putRoleData, row, signIn, submit } from './lib/console.mjs';
 
 let browser;
 let gantry;
@@ -19,7 +19,7 @@ before(async () => {
   await propose(page);
   // A node of the deployment itself, not only of its proposal.
   await trayChip('n6').dragTo(row(page, 'metrics').locator('.cell'));
-  await chip(page, 'metrics', 'n6').waitFor();
+  await findNoderole(page, 'metrics', 'n6').waitFor();
   const review = await submit(page, 'A node of its own');
   reviewer = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
   await commit(reviewer, review);
@@ -33,7 +33,7 @@ after(async () => {
 
 const trayChip = (name) => page.locator('.tray').getByRole('button', { name, exact: true });
 const dialog = (name) => page.getByRole('dialog', { name });
-const undo = (what) => page.getByRole('button', { name: what });
+const undo = (name) => page.getByRole('button', { name });
 const put = (of) => of.getByRole('button', { name: 'Add to the proposal' });
 
 /** Makes the edit of a dialog after its preview is shown, then undoes it by name. */
@@ -47,34 +47,34 @@ async function putAndUndo(of, comesTo, named) {
 
 test('Delete unbinds a noderole after a preview', { timeout: 90_000 }, async () => {
   await trayChip('n1').dragTo(row(page, 'app').locator('.cell'));
-  await chip(page, 'app', 'n1').waitFor();
+  await findNoderole(page, 'app', 'n1').waitFor();
   await undo(/^Undo “bind n1 to app”/).waitFor();
   // A noderole that only the proposal has is no link, but can have the focus.
-  await chip(page, 'app', 'n1').focus();
+  await findNoderole(page, 'app', 'n1').focus();
   await page.keyboard.press('Delete');
   const unbind = dialog('Unbind app from n1');
   await unbind.getByText('Preview of the proposal').waitFor();
   await assertAccessible(page);
   await put(unbind).click();
-  await chip(page, 'app', 'n1').waitFor({ state: 'detached' });
+  await findNoderole(page, 'app', 'n1').waitFor({ state: 'detached' });
   await undo(/^Undo “unbind app from n1/).click();
-  await chip(page, 'app', 'n1').waitFor();
-  assertQuiet(page);
+  await findNoderole(page, 'app', 'n1').waitFor();
+  assertNoProblems(page);
 });
 
 test('dependents of an unbound noderole can be unbound too', { timeout: 90_000 }, async () => {
-  await chip(page, 'runtime', 'n1').click({ button: 'right' });
+  await findNoderole(page, 'runtime', 'n1').click({ button: 'right' });
   await dialog('runtime on n1').getByRole('button', { name: /^Unbind from n1/ }).click();
   const unbind = dialog('Unbind runtime from n1');
   await unbind.getByText(/^Noderole runtime on n1 cannot be removed: .*app on n1/).waitFor();
   assert.ok(await put(unbind).isDisabled());
   await unbind.getByLabel(/^Also unbind its dependents/).check();
   await putAndUndo(unbind, 'Preview of the proposal', 'unbind runtime from n1 and everything that requires it');
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('a proposed noderole gets data by keyboard', { timeout: 90_000 }, async () => {
-  await chip(page, 'app', 'n1').focus();
+  await findNoderole(page, 'app', 'n1').focus();
   await page.keyboard.press('Enter');
   const menu = dialog('app on n1');
   await menu.getByRole('button', { name: /^Set data/ }).focus();
@@ -92,7 +92,7 @@ test('a proposed noderole gets data by keyboard', { timeout: 90_000 }, async () 
   await page.keyboard.press('Enter');
   await data.waitFor({ state: 'hidden' });
   await undo(/^Undo “set data of app on n1/).waitFor();
-  assert.ok(await chip(page, 'app', 'n1').evaluate((chip) => chip === document.activeElement), 'the focus is back');
+  assert.ok(await findNoderole(page, 'app', 'n1').evaluate((element) => element === document.activeElement), 'the focus returns to the noderole');
   // The form shows the values that were set.
   await page.keyboard.press('Shift+F10');
   await menu.getByRole('button', { name: /^Set data/ }).click();
@@ -101,25 +101,25 @@ test('a proposed noderole gets data by keyboard', { timeout: 90_000 }, async () 
   await page.keyboard.press('Escape');
   await undo(/^Undo “set data of app on n1/).click();
   await undo(/^Redo “set data of app on n1/).waitFor();
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('invalid data is reported during input', { timeout: 60_000 }, async () => {
   await page.getByRole('button', { name: 'Data of app', exact: true }).click();
   const data = dialog('Data of app');
   const json = data.getByLabel('As JSON');
-  for (const [typed, said] of [
+  for (const [typed, message] of [
     ['{"app": {"port": 9007199254740993}}', /cannot be stored exactly/],
     ['{"app": {"port": 1,\n"port": 2}}', /^line 2.*duplicate key/],
     ['{"app": {"note": "\u202e"}}', /U\+202E/],
     ['{"app": {"key": {"$secret": "db"}}}', /not a valid reference to a secret/],
   ]) {
     await json.fill(typed);
-    await data.locator('.fault').filter({ hasText: said }).first().waitFor();
+    await data.locator('.error-text').filter({ hasText: message }).first().waitFor();
     assert.ok(await put(data).isDisabled());
   }
   await page.keyboard.press('Escape');
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('form and JSON text of the data stay in sync', { timeout: 90_000 }, async () => {
@@ -129,11 +129,11 @@ test('form and JSON text of the data stay in sync', { timeout: 90_000 }, async (
   const port = data.getByLabel(/^app-port/);
   const before = JSON.parse(await json.inputValue());
   await port.fill('many');
-  await data.locator('.wrong .fault').getByText('is a string, but must be an integer').waitFor();
+  await data.locator('.errors .error-text').getByText('is a string, but must be an integer').waitFor();
   assert.equal(await port.getAttribute('aria-invalid'), 'true');
   assert.ok(await put(data).isDisabled());
   await port.fill('8123');
-  await data.locator('.wrong .fault').waitFor({ state: 'detached' });
+  await data.locator('.errors .error-text').waitFor({ state: 'detached' });
   assert.equal(JSON.parse(await json.inputValue()).app.port, 8123);
   // Changes of the JSON text update the form. An omitted value shows its inherited value.
   await json.fill('{"app": {"port": 8124}}');
@@ -151,16 +151,16 @@ test('form and JSON text of the data stay in sync', { timeout: 90_000 }, async (
   await page.getByRole('button', { name: 'Data of app-config', exact: true }).click();
   assert.deepEqual(JSON.parse(await dialog('Data of app-config').getByLabel('As JSON').inputValue()), before);
   await page.keyboard.press('Escape');
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('values show their sources, also without JavaScript', { timeout: 90_000 }, async () => {
   await visit(page, '/deployments/web');
-  const link = await chip(page, 'metrics', 'n6').getAttribute('href');
+  const link = await findNoderole(page, 'metrics', 'n6').getAttribute('href');
   const plain = await openPage(browser, { address: gantry.address, scripts: false });
   await plain.context().addCookies(await page.context().cookies());
   const noderole = (link ?? '').match(/[0-9a-f-]{36}/)?.[0];
-  assert.ok(noderole, `the chip leads to its noderole: ${link}`);
+  assert.ok(noderole, `the node must link to its noderole: ${link}`);
   await plain.goto(`/noderoles/${noderole}`);
   await plain.getByRole('link', { name: /^Find a value|^Show the data of the next run/ }).click();
   await plain.getByRole('heading', { name: /^Data of metrics on n6/ }).waitFor();
@@ -170,23 +170,23 @@ test('values show their sources, also without JavaScript', { timeout: 90_000 }, 
   assert.match(plain.url(), /filter=nothing/);
   await plain.context().close();
   await visit(page, `/noderoles/${noderole}/data`);
-  const told = (path) => page.getByRole('row').filter({ has: page.getByText(path, { exact: true }) });
-  await told('/app/port').getByRole('link', { name: /^role template of app-config on n6/ }).waitFor();
-  await told('/app/pid').getByRole('link', { name: /^output of app on n6/ }).waitFor();
-  await told('/app/pid').getByRole('link', { name: /^run \d+$/ }).waitFor();
+  const rowOf = (path) => page.getByRole('row').filter({ has: page.getByText(path, { exact: true }) });
+  await rowOf('/app/port').getByRole('link', { name: /^role template of app-config on n6/ }).waitFor();
+  await rowOf('/app/pid').getByRole('link', { name: /^output of app on n6/ }).waitFor();
+  await rowOf('/app/pid').getByRole('link', { name: /^run \d+$/ }).waitFor();
   await assertAccessible(page);
   await assertFits(page);
   await screenshot(page, 'values');
   await visit(page, '/deployments/web');
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('a role without nodes is removed and added', { timeout: 60_000 }, async () => {
-  assert.ok(await page.getByRole('button', { name: 'Remove role app', exact: true }).isDisabled(), 'nodes carry it');
+  assert.ok(await page.getByRole('button', { name: 'Remove role app', exact: true }).isDisabled(), 'nodes have the role');
   await page.getByRole('button', { name: 'Remove role proxy', exact: true }).click();
   await putAndUndo(dialog('Remove role proxy?'), 'Removes role proxy and its data from web.', 'remove role proxy');
   await row(page, 'proxy').waitFor();
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('adding a role shows a preview', { timeout: 60_000 }, async () => {
@@ -201,7 +201,7 @@ test('adding a role shows a preview', { timeout: 60_000 }, async () => {
   await undo(/^Undo “add role proxy/).click();
   await undo(/^Undo “remove role proxy/).click();
   await row(page, 'proxy').waitFor();
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('removal of a node or deployment requires its name', { timeout: 90_000 }, async () => {
@@ -216,22 +216,22 @@ test('removal of a node or deployment requires its name', { timeout: 90_000 }, a
   const giveUp = dialog('Expunge n6?');
   await giveUp.getByLabel('Reason').fill('It burnt down');
   await giveUp.getByText(/^Expunges n6: .*It burnt down/).waitFor();
-  assert.ok(await put(giveUp).isDisabled(), 'its name was not typed');
+  assert.ok(await put(giveUp).isDisabled(), 'the name is not entered yet');
   await giveUp.getByLabel(/^Type n6/).fill('n6');
   await screenshot(page, 'edits-give-up');
   await putAndUndo(giveUp, /^Expunges n6/, 'expunge n6');
 
-  await more(page, 'Remove deployment');
+  await openEdit(page, 'Remove deployment');
   const remove = dialog('Remove deployment web?');
   await remove.getByText(/^Deployment web cannot be removed: it has/).waitFor();
   await remove.getByLabel(/^Type web/).fill('web');
-  assert.ok(await put(remove).isDisabled(), 'it is not empty');
+  assert.ok(await put(remove).isDisabled(), 'the deployment is not empty');
   await page.keyboard.press('Escape');
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('a deployment moves below another parent', { timeout: 90_000 }, async () => {
-  await more(page, 'Move deployment');
+  await openEdit(page, 'Move deployment');
   const move = dialog('Move deployment web');
   const to = move.getByLabel('New parent');
   await to.fill('web');
@@ -241,14 +241,14 @@ test('a deployment moves below another parent', { timeout: 90_000 }, async () =>
   await move.getByText(/^Deployment web moves from system to edge/).waitFor();
   await assertAccessible(page);
   await putAndUndo(move, /^Deployment web moves from system to edge/, 'move deployment web below edge');
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('a node moves into a new child deployment', { timeout: 90_000 }, async () => {
-  await more(page, 'Create child deployment');
+  await openEdit(page, 'Create child deployment');
   const child = dialog('Create child deployment');
   await child.getByLabel('Name').fill('a b');
-  await child.locator('.fault').waitFor();
+  await child.locator('.error-text').waitFor();
   await child.getByLabel('Name').fill('web');
   await child.getByText('A deployment web already exists. Choose another name').waitFor();
   assert.ok(await put(child).isDisabled());
@@ -279,7 +279,7 @@ test('a node moves into a new child deployment', { timeout: 90_000 }, async () =
   await page.locator('.tray').getByRole('button', { name: 'Clear selection' }).click();
   await undo(/^Undo “create web-canary/).click();
   await undo(/^Redo “create web-canary/).waitFor();
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('the list of nodes opens a move on the board', { timeout: 90_000 }, async () => {
@@ -303,19 +303,19 @@ test('the list of nodes opens a move on the board', { timeout: 90_000 }, async (
   await bring.getByText(moves).waitFor();
   await screenshot(page, 'edits-bring');
   await putAndUndo(bring, moves, 'move n5 to web');
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('jigs and policy are changed for all deployments', { timeout: 90_000 }, async () => {
-  await more(page, 'Switch jigs');
-  const jigs = dialog('Switch jigs');
+  await openEdit(page, 'Turn jigs on or off');
+  const jigs = dialog('Turn jigs on or off');
   await jigs.getByLabel(/^noop/).uncheck();
-  await jigs.getByText('Switches jig noop off: no step that needs it starts in any deployment.').waitFor();
+  await jigs.getByText('Turns jig noop off: no step that needs it starts in any deployment.').waitFor();
   await assertAccessible(page);
   await screenshot(page, 'edits-jigs');
-  await putAndUndo(jigs, /^Switches jig noop off/, 'switch jig noop off for every deployment');
+  await putAndUndo(jigs, /^Turns jig noop off/, 'turn jig noop off for every deployment');
 
-  await more(page, 'Set policy');
+  await openEdit(page, 'Set policy');
   const policy = dialog('Set policy');
   const every = policy.getByRole('textbox', { name: 'Every change' });
   assert.equal(await every.inputValue(), '1');
@@ -324,18 +324,18 @@ test('jigs and policy are changed for all deployments', { timeout: 90_000 }, asy
   await every.fill('0');
   await policy.getByText(/^A policy must require 1 to 20 approvals, but this one requires 0. Review is mandatory/).waitFor();
   assert.ok(await put(policy).isDisabled());
-  assert.equal(await every.inputValue(), '0', 'what was typed is still there');
+  assert.equal(await every.inputValue(), '0', 'the input stays');
   await every.fill('2');
   await policy.getByRole('textbox', { name: 'When a noderole is removed' }).fill('3');
   await policy.getByText(/^Sets the policy for all later changes in every deployment: 2 approvals for every change, 3 for a removal\./).waitFor();
   await assertAccessible(page);
   await screenshot(page, 'edits-policy');
   await putAndUndo(policy, /^Sets the policy/, 'require 2 approvals for changes in every deployment, 3 for a removal');
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('one noderole or several run again', { timeout: 90_000 }, async () => {
-  await chip(page, 'metrics', 'n6').focus();
+  await findNoderole(page, 'metrics', 'n6').focus();
   await page.keyboard.press('Shift+F10');
   await dialog('metrics on n6').getByRole('button', { name: /^Run again/ }).click();
   const one = dialog('Run metrics on n6 again');
@@ -351,7 +351,7 @@ test('one noderole or several run again', { timeout: 90_000 }, async () => {
   await assertAccessible(page);
   await screenshot(page, 'edits-slice');
   await putAndUndo(slice, /^Runs again: /, 'run metrics and runtime in web again, with its dependents there');
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('input stays after the server rejects it', { timeout: 60_000 }, async () => {
@@ -369,7 +369,7 @@ test('input stays after the server rejects it', { timeout: 60_000 }, async () =>
   await undo(/^Undo “run metrics on n6 again/).click();
   await undo(/^Redo “run metrics on n6 again/).waitFor();
 
-  await more(page, 'Create child deployment');
+  await openEdit(page, 'Create child deployment');
   const child = dialog('Create child deployment');
   await child.getByLabel('Name').fill('web-spare');
   await put(child).and(page.locator(':enabled')).waitFor();
@@ -379,7 +379,7 @@ test('input stays after the server rejects it', { timeout: 60_000 }, async () =>
   assert.equal(await child.getByLabel('Name').inputValue(), 'web-spare');
   await page.keyboard.press('Escape');
   await child.waitFor({ state: 'hidden' });
-  assertQuiet(page, /409/);
+  assertNoProblems(page, /409/);
   page.problems.length = 0;
 });
 
@@ -398,7 +398,7 @@ test('a hold shows its author and reason until release', { timeout: 60_000 }, as
   await release.getByRole('button', { name: 'Release hold', exact: true }).click();
   await page.getByText(/^Put on hold by/).waitFor({ state: 'detached' });
   await page.getByRole('button', { name: 'Put on hold…' }).waitFor();
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('noderoles link to the proposal on a node', { timeout: 120_000 }, async () => {
@@ -407,7 +407,7 @@ test('noderoles link to the proposal on a node', { timeout: 120_000 }, async () 
   await dialog('n6').getByRole('button', { name: /^Propose changes on n6 only/ }).click();
   await page.waitForURL(/\/proposals\/\d+$/);
   const address = page.url();
-  const undoHere = (what) => page.getByRole('button', { name: new RegExp(`^Undo “${what}`) });
+  const undoHere = (edit) => page.getByRole('button', { name: new RegExp(`^Undo “${edit}`) });
 
   await page.getByRole('button', { name: 'Run again metrics' }).click();
   const again = dialog('Run metrics on n6 again');
@@ -434,18 +434,18 @@ test('noderoles link to the proposal on a node', { timeout: 120_000 }, async () 
   await screenshot(page, 'node-proposal');
 
   await visit(page, '/deployments/web');
-  await chip(page, 'metrics', 'n6').click();
+  await findNoderole(page, 'metrics', 'n6').click();
   const panel = page.getByRole('complementary', { name: 'metrics on n6' });
   await panel.getByRole('button', { name: 'Propose changes on this node only' }).click();
   await page.waitForURL(address);
   await page.getByRole('button', { name: 'Discard proposal' }).click();
   await page.getByText('The proposal was discarded.').waitFor();
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('an edit in the panel shows a preview', { timeout: 60_000 }, async () => {
   await visit(page, '/deployments/web');
-  await chip(page, 'metrics', 'n6').click();
+  await findNoderole(page, 'metrics', 'n6').click();
   const panel = page.getByRole('complementary', { name: 'metrics on n6' });
   await panel.getByText('Edit in the proposal').click();
   await panel.getByText('Removes metrics from n6.').waitFor();
@@ -458,7 +458,7 @@ test('an edit in the panel shows a preview', { timeout: 60_000 }, async () => {
   await panel.getByRole('button', { name: 'Add to the proposal' }).nth(1).click();
   await undo(/^Undo “run metrics on n6 again/).click();
   await undo(/^Redo “run metrics on n6 again/).waitFor();
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('menus and forms work on a narrow screen', { timeout: 90_000 }, async () => {
@@ -468,21 +468,21 @@ test('menus and forms work on a narrow screen', { timeout: 90_000 }, async () =>
   await dialog('Propose changes on web').waitFor();
   await assertFits(page);
   await assertAccessible(page);
-  await screenshot(page, 'edits-more');
+  await screenshot(page, 'edits-menu');
   await page.setViewportSize({ width: 390, height: 844 });
   await dialog('Propose changes on web').getByRole('button', { name: /^Set policy/ }).click();
   await dialog('Set policy').getByRole('textbox', { name: 'Every change' }).fill('2');
   await dialog('Set policy').getByText(/^Sets the policy/).waitFor();
   await assertFits(page);
   await page.keyboard.press('Escape');
-  await chip(page, 'app', 'n1').click();
+  await findNoderole(page, 'app', 'n1').click();
   await dialog('app on n1').waitFor();
   await assertFits(page);
   await assertAccessible(page);
   await screenshot(page, 'edits-menu');
   await page.keyboard.press('Escape');
   await page.setViewportSize({ width: 1440, height: 900 });
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('a change of the same data by another person is shown with a choice', { timeout: 120_000 }, async () => {
@@ -515,7 +515,7 @@ test('a change of the same data by another person is shown with a choice', { tim
   await notice.getByRole('button', { name: 'Take theirs: app/port' }).click();
   await notice.waitFor({ state: 'detached' });
   assert.equal((await read()).app.port, 9001);
-  assert.ok(await put(data).isDisabled(), 'nothing is left to change');
+  assert.ok(await put(data).isDisabled(), 'there is no change to propose');
 
   await json.fill(JSON.stringify({ ...before, app: { ...before.app, greeting: 'Hello from bo', port: 8123 } }));
   await putRoleData(reviewer, 'app-config', { ...before, app: { ...before.app, greeting: 'Hello from bo', port: 9002 } });
@@ -526,5 +526,5 @@ test('a change of the same data by another person is shown with a choice', { tim
   await page.getByRole('button', { name: 'Data of app-config', exact: true }).click();
   assert.equal((await read()).app.port, 8123);
   await page.keyboard.press('Escape');
-  assertQuiet(page);
+  assertNoProblems(page);
 });

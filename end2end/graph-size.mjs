@@ -31,14 +31,14 @@ function large(view, boxes, wires) {
     members: 1,
     appearances: [{ appearance: { state: 'active' }, count: 1 }],
     waves: { first: Math.floor(at / nodes) + 1, last: Math.floor(at / nodes) + 1 },
-    on_trail: 0,
+    on_path: 0,
   }));
   const edges = [];
   for (let round = 0; edges.length < wires; round += 1) {
     for (let to = nodes; to < boxes && edges.length < wires; to += 1) {
       const layer = Math.floor(to / nodes);
       const from = (layer - 1) * nodes + ((to % nodes) + round * round) % nodes;
-      edges.push({ from, to, count: 1, kind: 'hard', on_trail: 0 });
+      edges.push({ from, to, count: 1, kind: 'hard', on_path: 0 });
     }
   }
   return { ...view, vertices, edges, noderoles: boxes, wires };
@@ -94,7 +94,7 @@ const scroll = (n) => {
 // To a sixth of the size and back.
 const zoom = (n) => document.querySelector(`button[aria-label="${n % 16 < 8 ? 'Zoom out' : 'Zoom in'}"]`).click();
 
-const told = (frames) => {
+const report = (frames) => {
   const at = (share) => frames[Math.min(frames.length - 1, Math.floor(frames.length * share))].toFixed(0);
   return `${at(0.5)}, ${at(0.95)}, ${at(1)} ms`;
 };
@@ -120,8 +120,8 @@ try {
     const packed = brotliCompressSync(json).length;
     const [answer, shown, painted] = [took.answer, took.drawn, took.painted].map((ms) => ms.toFixed(0));
     console.log(`${boxes} boxes, ${wires} edges: ${json.length} bytes (${packed} as brotli) there after ${answer} ms, ${drawn} boxes on the `
-      + `page ${shown} ms and painted ${painted} ms after that; frames (median, 95%, longest) while scrolling ${told(scrolled)}, `
-      + `while zooming ${told(zoomed)}`);
+      + `page ${shown} ms and painted ${painted} ms after that; frames (median, 95%, longest) while scrolling ${report(scrolled)}, `
+      + `while zooming ${report(zoomed)}`);
   }
 } finally {
   await browser.close();

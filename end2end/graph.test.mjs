@@ -1,12 +1,12 @@
-// The graph of the cluster and of a deployment: collapsed first, expanded by pointer and by keyboard,
-// as an image and as a table.
+// The graph of the cluster and of a deployment: collapsed first, expanded by pointer and by
+// keyboard, as an image and as a table.
 
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
-import { assertAccessible, assertFits, assertQuiet, eachLook, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
+import { assertAccessible, assertFits, assertNoProblems, inEachVariant, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
 import { start } from './lib/gantry.mjs';
-import { chip, commit, propose, signIn, submit } from './lib/console.mjs';
+import { findNoderole, commit, propose, signIn, submit } from './lib/console.mjs';
 
 let browser;
 let gantry;
@@ -54,7 +54,7 @@ test('boxes expand by role and focus on one vertex', { timeout: 120_000 }, async
   await page.waitForURL(/\/graph\/edge$/);
   await page.locator('a.box').first().waitFor();
   const folded = await page.locator('a.box').count();
-  assert.ok(folded >= 3, `${folded} boxes`);
+  assert.ok(folded >= 3, `found only ${folded} boxes`);
 
   // A box shows its details and links.
   await box(/^runtime .*, in edge$/).click();
@@ -76,9 +76,9 @@ test('boxes expand by role and focus on one vertex', { timeout: 120_000 }, async
   await page.getByRole('link', { name: 'Show all, folded' }).click();
   await page.waitForFunction((folded) => document.querySelectorAll('a.box').length === folded, folded);
 
-  await eachLook(page, () => assertFits(page));
+  await inEachVariant(page, () => assertFits(page));
   await assertAccessible(page);
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('the graph of the rail shows the whole cluster', { timeout: 240_000 }, async () => {
@@ -88,7 +88,7 @@ test('the graph of the rail shows the whole cluster', { timeout: 240_000 }, asyn
   await ada.getByRole('button', { name: 'Bind nodes to app', exact: true }).click();
   await ada.getByRole('checkbox', { name: /^n1/ }).check();
   await ada.getByRole('button', { name: 'Bind 1 node' }).click();
-  await chip(ada, 'app', 'n1').waitFor();
+  await findNoderole(ada, 'app', 'n1').waitFor();
   await commit(page, await submit(ada, 'A second deployment'));
   await ada.context().close();
   await visit(page, '/deployments');
@@ -104,7 +104,7 @@ test('the graph of the rail shows the whole cluster', { timeout: 240_000 }, asyn
   const graph = await answer.json();
   assert.equal(graph.vertices.length, labels.length);
   assert.ok(!('deployment' in graph));
-  await eachLook(page, () => assertFits(page));
+  await inEachVariant(page, () => assertFits(page));
   await assertAccessible(page);
   await screenshot(page, 'graph-cluster');
   const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'SVG, download' }).click()]);
@@ -112,7 +112,7 @@ test('the graph of the rail shows the whole cluster', { timeout: 240_000 }, asyn
   await page.getByRole('link', { name: 'By deployment' }).click();
   await page.waitForURL(/\/graphs$/);
   await page.getByRole('main').getByRole('link', { name: 'edge' }).waitFor();
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('a graph opens fitted and fills the window', { timeout: 120_000 }, async () => {
@@ -124,16 +124,16 @@ test('a graph opens fitted and fills the window', { timeout: 120_000 }, async ()
       await page.waitForTimeout(300);
       const [room, zoom] = [await page.locator('.picture').boundingBox(), await scale()];
       assert.ok(room.y + room.height > height - 80 && room.y + room.height <= height, `${path}: ends at ${room.y + room.height} of ${height}`);
-      assert.ok(zoom >= 0.64 && zoom <= 1.01, `${path}: ${zoom}`);
+      assert.ok(zoom >= 0.64 && zoom <= 1.01, `${path}: unexpected zoom ${zoom}`);
       const [inner, outer] = await page.locator('.picture').evaluate((room) => [[room.scrollWidth, room.scrollHeight], [room.clientWidth, room.clientHeight]]);
       const fits = inner[0] <= outer[0] && inner[1] <= outer[1];
-      assert.ok(fits || zoom <= 1, `${path}: ${inner} in ${outer}`);
+      assert.ok(fits || zoom <= 1, `${path}: ${inner} does not fit in ${outer}`);
       // A narrower window would need labels that are too small to read.
-      if (path === '/graph/edge' && width === 1440) assert.ok(fits, `${inner} in ${outer}`);
+      if (path === '/graph/edge' && width === 1440) assert.ok(fits, `${inner} does not fit in ${outer}`);
     }
   }
   await page.setViewportSize({ width: 1440, height: 900 });
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('a large graph opens at its failed boxes', { timeout: 120_000 }, async () => {
@@ -163,7 +163,7 @@ test('a large graph opens at its failed boxes', { timeout: 120_000 }, async () =
   await page.locator('svg.minimap').waitFor();
   await screenshot(page, 'graph-failed');
   await page.unroute('**/call/cluster_graph');
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('arrow keys follow the edges', { timeout: 60_000 }, async () => {
@@ -180,7 +180,7 @@ test('arrow keys follow the edges', { timeout: 60_000 }, async () => {
   await page.waitForURL(/at=/);
   await page.keyboard.press('u');
   await page.waitForURL(/roles=/);
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('paths and colors are shown and exported', { timeout: 120_000 }, async () => {
@@ -197,19 +197,19 @@ test('paths and colors are shown and exported', { timeout: 120_000 }, async () =
   await page.keyboard.press('p');
   await page.waitForURL(/from=.*to=/);
   await page.getByText(/ waits for .*, with .* noderoles on the path\.$/).waitFor();
-  assert.ok((await page.locator('a.box.trail').count()) >= 2);
-  assert.equal(await page.locator('.edge.trail').count(), 1);
+  assert.ok((await page.locator('a.box.on-path').count()) >= 2);
+  assert.equal(await page.locator('.edge.on-path').count(), 1);
   await assertAccessible(page);
   await screenshot(page, 'graph-path');
 
   await page.getByRole('link', { name: 'Show only the path' }).click();
-  await page.waitForURL(/only=trail/);
-  await page.waitForFunction(() => document.querySelectorAll('a.box:not(.trail)').length === 0);
+  await page.waitForURL(/only=path/);
+  await page.waitForFunction(() => document.querySelectorAll('a.box:not(.on-path)').length === 0);
   const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'SVG, download' }).click()]);
   assert.equal(download.suggestedFilename(), 'graph-edge.svg');
   const file = await readFile(await download.path(), 'utf8');
   assert.match(file, /^<\?xml/);
-  assert.equal(file.split('stroke-width="3"').length - 1 >= 3, true, 'what is marked is marked in the file');
+  assert.equal(file.split('stroke-width="3"').length - 1 >= 3, true, 'the file must contain the highlighted path');
   await page.getByRole('link', { name: 'Show table', exact: true }).click();
   await page.getByRole('columnheader', { name: 'On the path' }).waitFor();
   await page.getByRole('link', { name: 'Clear highlight' }).click();
@@ -227,9 +227,9 @@ test('paths and colors are shown and exported', { timeout: 120_000 }, async () =
   await page.getByRole('group', { name: 'Color by' }).getByRole('link', { name: 'owner' }).click();
   await page.waitForURL(/color=owner/);
   await page.getByRole('list', { name: 'Legend' }).getByText('edge', { exact: true }).waitFor();
-  await eachLook(page, () => assertFits(page));
+  await inEachVariant(page, () => assertFits(page));
   await assertAccessible(page);
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('a large graph has an overview map', { timeout: 60_000 }, async () => {
@@ -242,10 +242,10 @@ test('a large graph has an overview map', { timeout: 60_000 }, async () => {
   const frame = await map.boundingBox();
   await page.mouse.click(frame.x + frame.width - 2, frame.y + frame.height / 2);
   await page.waitForFunction(() => document.querySelector('.picture').scrollLeft > 0);
-  await page.waitForFunction(() => Number(document.querySelector('.minimap .seen').getAttribute('x')) > 0);
+  await page.waitForFunction(() => Number(document.querySelector('.minimap .viewport').getAttribute('x')) > 0);
   await assertAccessible(page);
   await page.setViewportSize({ width: 1440, height: 900 });
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('small boxes react to pointer and keyboard', { timeout: 60_000 }, async () => {
@@ -254,9 +254,9 @@ test('small boxes react to pointer and keyboard', { timeout: 60_000 }, async () 
   const opened = await scale();
   const smaller = page.getByRole('button', { name: 'Zoom out' });
   for (let n = 0; n < 4; n += 1) await smaller.click();
-  await page.locator('svg.far').waitFor();
-  assert.equal(await page.locator('a.box').count(), 1, 'one is in hand, the others are shapes');
-  const shapes = await page.locator('.far path.part').evaluateAll((paths) => paths.map((path) => path.getAttribute('d').split('M').length - 1));
+  await page.locator('svg.zoomed-out').waitFor();
+  assert.equal(await page.locator('a.box').count(), 1, 'only the active box is a link, the others are shapes');
+  const shapes = await page.locator('.zoomed-out path.part').evaluateAll((paths) => paths.map((path) => path.getAttribute('d').split('M').length - 1));
   assert.equal(shapes.reduce((sum, n) => sum + n, 0), all);
   await assertAccessible(page);
   await screenshot(page, 'graph-far');
@@ -265,7 +265,7 @@ test('small boxes react to pointer and keyboard', { timeout: 60_000 }, async () 
   const frame = await page.locator('.graph-svg').boundingBox();
   const zoom = opened * 0.8 ** 4;
   const place = await page.evaluate(() => {
-    const shapes = [...document.querySelectorAll('.far path.part')].flatMap((path) => path.getAttribute('d').split('M').slice(1));
+    const shapes = [...document.querySelectorAll('.zoomed-out path.part')].flatMap((path) => path.getAttribute('d').split('M').slice(1));
     const places = shapes.map((shape) => shape.match(/^(\S+) ([^h]+)h/).slice(1).map(Number));
     return places.sort(([a], [b]) => a - b).at(-1);
   });
@@ -284,9 +284,9 @@ test('small boxes react to pointer and keyboard', { timeout: 60_000 }, async () 
   await page.keyboard.down('Control');
   for (let n = 0; n < 4; n += 1) await page.mouse.wheel(0, -100);
   await page.keyboard.up('Control');
-  await page.waitForFunction(() => !document.querySelector('svg.far'));
+  await page.waitForFunction(() => !document.querySelector('svg.zoomed-out'));
   assert.ok((await page.locator('a.box').count()) > 1);
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('search and table match the graph', { timeout: 60_000 }, async () => {
@@ -303,7 +303,7 @@ test('search and table match the graph', { timeout: 60_000 }, async () => {
   await page.waitForURL(/as=table/);
   assert.equal(await page.locator('tbody tr[data-key]').count(), boxes);
   await assertAccessible(page);
-  assertQuiet(page);
+  assertNoProblems(page);
 
   // Without scripts, from the URL alone.
   const plain = await openPage(browser, { address: gantry.address, scripts: false });
@@ -311,6 +311,6 @@ test('search and table match the graph', { timeout: 60_000 }, async () => {
   await plain.goto('/graph/edge?roles=runtime');
   assert.ok((await plain.locator('a.box').count()) > 0);
   for (const name of ['Fit to window', 'Zoom in']) assert.equal(await plain.getByRole('button', { name }).count(), 0, name);
-  assert.equal(await plain.getByRole('searchbox').count(), 0, 'finding takes scripts');
+  assert.equal(await plain.getByRole('searchbox').count(), 0, 'the search needs JavaScript');
   await plain.context().close();
 });

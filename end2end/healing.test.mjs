@@ -1,11 +1,11 @@
-// Pages heal by themselves: failed loads run again, panels close whatever they show, and the page of
-// a run names the run that replaced it. No page is reloaded here.
+// Pages heal by themselves: failed loads run again, panels close whatever they show, and the page
+// of a run names the run that replaced it. No page is reloaded here.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { assertAccessible, assertFits, assertQuiet, eachLook, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
-import { chip, commit, propose, putRoleData, signIn, submit, waitForState } from './lib/console.mjs';
-import { settle } from './lib/demo.mjs';
+import { assertAccessible, assertFits, assertNoProblems, inEachVariant, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
+import { findNoderole, commit, propose, putRoleData, signIn, submit, waitForState } from './lib/console.mjs';
+import { commitPendingChange } from './lib/demo.mjs';
 import { start } from './lib/gantry.mjs';
 
 let browser;
@@ -18,7 +18,7 @@ before(async () => {
   gantry = await start({ name: 'healing' });
   ada = await signIn(await openPage(browser, gantry), gantry, 'author');
   bo = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
-  ({ board } = await settle(bo));
+  ({ board } = await commitPendingChange(bo));
 }, { timeout: 300_000 });
 after(async () => {
   await browser.close();
@@ -76,7 +76,7 @@ test('a failed load runs again by itself and on request', { timeout: 60_000 }, a
   assert.equal(requests, 1);
   await again().click();
   for (let n = 0; n < 50 && requests < 2; n += 1) await ada.waitForTimeout(50);
-  assert.equal(requests, 2, 'a click does not wait for the timer');
+  assert.equal(requests, 2, 'a click must retry without waiting for the timer');
   await ada.unroute('**/call/runs');
   await ada.getByRole('table').waitFor({ timeout: 15_000 });
   assert.equal(await reloaded(), false);
@@ -128,7 +128,8 @@ test('a panel closes while it loads and after it failed', { timeout: 120_000 }, 
       await panel.waitFor({ state: 'detached' });
       assert.ok(!ada.url().includes('noderole='), `${name}: ${ada.url()}`);
     }
-    // Otherwise their late responses would be those of the next panel, which is of the same noderole.
+    // Otherwise their late responses would be those of the next panel, which is of the same
+    // noderole.
     for (const route of hung.splice(0)) await route.abort();
     await ada.unroute('**/call/noderole');
   }
@@ -159,13 +160,13 @@ test('a dialog closes while it loads, and with Back', { timeout: 120_000 }, asyn
     await dialog.waitFor({ state: 'hidden' });
   }
   // Back also changes the address, here to the same board.
-  await ada.getByRole('list', { name: 'Steps by state' }).getByRole('link', { name: 'Only noderoles that are not ACTIVE' }).click();
+  await ada.getByRole('list', { name: 'Steps by state' }).getByRole('link', { name: 'Only noderoles that have not converged' }).click();
   await ada.waitForURL(/state=not-active/);
   await ada.locator('.head').getByRole('button', { name: 'More…' }).click();
   await dialog.waitFor();
   await ada.goBack();
   await dialog.waitFor({ state: 'hidden' });
-  assertQuiet(ada);
+  assertNoProblems(ada);
 });
 
 test('the page of a run names the run that replaced it', { timeout: 300_000 }, async () => {
@@ -173,12 +174,12 @@ test('the page of a run names the run that replaced it', { timeout: 300_000 }, a
   await ada.getByRole('button', { name: 'Bind nodes to app-check' }).click();
   await ada.getByRole('checkbox', { name: /^n1/ }).check();
   await ada.getByRole('button', { name: 'Bind 1 node' }).click();
-  await chip(ada, 'app-check', 'n1').waitFor();
+  await findNoderole(ada, 'app-check', 'n1').waitFor();
   await putRoleData(ada, 'app-check', { check: { fail: true } });
   await commit(bo, await submit(ada, 'A step that fails'));
   await visit(ada, '/deployments/web');
   await waitForState(ada, 'app-check', 'n1', 'error');
-  const noderole = await chip(ada, 'app-check', 'n1').getAttribute('data-noderole');
+  const noderole = await findNoderole(ada, 'app-check', 'n1').getAttribute('data-noderole');
   const runs = async () => (await (await ada.request.get(`/api/v1/noderoles/${noderole}`)).json()).runs;
   const [old] = await runs();
   await visit(ada, `/runs/${old.id}`);
@@ -193,12 +194,12 @@ test('the page of a run names the run that replaced it', { timeout: 300_000 }, a
   assert.ok(answer.ok(), await answer.text());
   await newer.waitFor({ timeout: 8_000 });
   await ada.getByText('replaced this run').waitFor();
-  await eachLook(ada, () => assertFits(ada));
+  await inEachVariant(ada, () => assertFits(ada));
   await assertAccessible(ada);
   await screenshot(ada, 'run-replaced');
   assert.equal(await reloaded(), false);
   await newer.click();
   await ada.waitForFunction((old) => location.pathname !== `/runs/${old}`, old.id);
   assert.ok(Number(new URL(ada.url()).pathname.split('/')[2]) > old.id);
-  assertQuiet(ada);
+  assertNoProblems(ada);
 });

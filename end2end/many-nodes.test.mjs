@@ -2,9 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { assertQuiet, openBrowser, openPage, visit } from './lib/browser.mjs';
+import { assertNoProblems, openBrowser, openPage, visit } from './lib/browser.mjs';
 import { start } from './lib/gantry.mjs';
-import { chip, propose, row, signIn } from './lib/console.mjs';
+import { findNoderole, propose, row, signIn } from './lib/console.mjs';
 
 const MANY = 1_100;
 const LAST = 'z-1100';
@@ -50,14 +50,14 @@ test('filter of the tray finds nodes that are not listed', { timeout: 60_000 }, 
   // In the address.
   await visit(page, `/deployments/web?nodes=${LAST}`);
   await page.waitForFunction(() => document.querySelectorAll('[data-tray]').length === 1);
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('found node can be dragged and keeps its name', { timeout: 60_000 }, async () => {
   await tray().filter({ hasText: LAST }).dragTo(row(page, 'app').locator('.cell'));
   await page.getByRole('region', { name: 'Open proposal' }).getByRole('button', { name: /Undo.*z-1100/ }).waitFor();
   await page.getByLabel('Filter nodes by name or deployment').fill('');
-  await chip(page, 'app', LAST).waitFor();
+  await findNoderole(page, 'app', LAST).waitFor();
 });
 
 test('nodes for a role are found beyond the list', { timeout: 60_000 }, async () => {
@@ -68,6 +68,6 @@ test('nodes for a role are found beyond the list', { timeout: 60_000 }, async ()
   await dialog.getByRole('checkbox').waitFor();
   await dialog.getByRole('checkbox').check();
   await dialog.getByRole('button', { name: 'Bind 1 node' }).click();
-  await chip(page, 'metrics', 'z-1099').waitFor();
-  assertQuiet(page);
+  await findNoderole(page, 'metrics', 'z-1099').waitFor();
+  assertNoProblems(page);
 });

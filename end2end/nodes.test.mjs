@@ -8,7 +8,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, test } from 'node:test';
-import { assertAccessible, assertFits, assertQuiet, eachLook, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
+import { assertAccessible, assertFits, assertNoProblems, inEachVariant, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
 import { binary, start } from './lib/gantry.mjs';
 import { commit, commitApproved, propose, row, signIn, submit, waitForState } from './lib/console.mjs';
 
@@ -66,17 +66,17 @@ test('an incomplete connection is rejected and the input stays', { timeout: 60_0
   await dialog.getByRole('button', { name: 'Add node', exact: true }).click();
   await dialog.getByRole('alert').filter({ hasText: "host_key: Give the host's public key" }).waitFor();
   await assertAccessible(page);
-  await eachLook(page, () => assertFits(page));
+  await inEachVariant(page, () => assertFits(page));
   await screenshot(page, 'nodes-add');
   await dialog.getByLabel('Host key').fill(`${hostKey()} a comment`);
   await dialog.getByRole('button', { name: 'Add node', exact: true }).click();
   await line('gone.rack9.example.com').waitFor();
   await page.getByRole('button', { name: 'Add node' }).click();
   for (const label of ['Name', 'Addresses', 'Key', 'Host key']) {
-    assert.equal(await dialog.getByLabel(label, { exact: true }).inputValue(), '', `${label}: the next one begins empty`);
+    assert.equal(await dialog.getByLabel(label, { exact: true }).inputValue(), '', `${label}: the form for the next node must be empty`);
   }
   await page.keyboard.press('Escape');
-  assertQuiet(page, /400/);
+  assertNoProblems(page, /400/);
   page.problems.length = 0;
 });
 
@@ -91,10 +91,10 @@ test('pasted nodes are added all or none', { timeout: 60_000 }, async () => {
   await all.click();
   const alert = dialog.getByRole('alert');
   await alert.filter({ hasText: '2 lines of 3 cannot be used' }).waitFor();
-  assert.deepEqual((await alert.getByRole('listitem').allInnerTexts()).map((said) => said.split(':')[0]), ['line 3', 'line 4']);
+  assert.deepEqual((await alert.getByRole('listitem').allInnerTexts()).map((text) => text.split(':')[0]), ['line 3', 'line 4']);
   assert.equal(await lines.inputValue(), wrong);
   await assertAccessible(page);
-  await eachLook(page, () => assertFits(page));
+  await inEachVariant(page, () => assertFits(page));
   await screenshot(page, 'nodes-paste');
   await lines.fill('p1.rack8.example.com root=/srv/rack8/p1\np2.rack8.example.com root=/srv/rack8/p2');
   await all.click();
@@ -102,7 +102,7 @@ test('pasted nodes are added all or none', { timeout: 60_000 }, async () => {
   assert.equal(await lines.inputValue(), '');
   await dialog.getByRole('button', { name: 'Close' }).click();
   for (const name of ['p1', 'p2']) await line(`${name}.rack8.example.com`).waitFor();
-  assertQuiet(page, /400/);
+  assertNoProblems(page, /400/);
   page.problems.length = 0;
 });
 
@@ -135,7 +135,7 @@ test('an unreachable node shows the error', { timeout: 120_000 }, async () => {
   await line('gone.rack9.example.com').getByText(/[Ss]ecret nobody\/has version 1 can.t be used: .* does not exist/).waitFor({ timeout: 60_000 });
   await line('gone.rack9.example.com').getByText('dead').waitFor();
   await assertAccessible(page);
-  await eachLook(page, () => assertFits(page));
+  await inEachVariant(page, () => assertFits(page));
   await screenshot(page, 'nodes-unreached');
 });
 
@@ -158,7 +158,7 @@ test('roles run on SSH nodes', { timeout: 180_000 }, async () => {
     assert.match(await readFile(join(root, 'etc/hostname'), 'utf8'), /testbed\.gantry\.internal/);
   }
   // The board may request another plan for a proposal that is already committed.
-  assertQuiet(page, /409/);
+  assertNoProblems(page, /409/);
 });
 
 test('the node page controls maintenance and tokens', { timeout: 120_000 }, async () => {
@@ -172,7 +172,7 @@ test('the node page controls maintenance and tokens', { timeout: 120_000 }, asyn
   await page.getByRole('region', { name: 'Connection', exact: true }).getByText(/^SHA256:/).waitFor();
   await page.getByRole('region', { name: 'Noderoles' }).getByRole('link', { name: /^app in web/ }).waitFor();
   await assertAccessible(page);
-  await eachLook(page, () => assertFits(page));
+  await inEachVariant(page, () => assertFits(page));
   await screenshot(page, 'node');
 
   // Another person's page updates too.
@@ -200,13 +200,13 @@ test('the node page controls maintenance and tokens', { timeout: 120_000 }, asyn
   await speaks.getByRole('button', { name: 'Revoke token a unit of the system' }).click();
   await speaks.getByText(/revoked/).waitFor();
   assert.equal((await say('/self/shutdown', 'POST')).status, 401);
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('the connection of a node in a blueprint changes only after a review', { timeout: 120_000 }, async () => {
   const name = 'n1.testbed.gantry.internal';
   await visit(page, `/nodes/${name}`);
-  assert.equal(await page.getByRole('button', { name: 'Save' }).count(), 0, 'no form changes it directly');
+  assert.equal(await page.getByRole('button', { name: 'Save' }).count(), 0, 'no form may change the connection directly');
   const id = await page.locator('input[name=node]').first().getAttribute('value');
   const patch = () => page.evaluate(async (id) => {
     const path = `/api/v1/nodes/${id}`;
@@ -236,18 +236,18 @@ test('the connection of a node in a blueprint changes only after a review', { ti
   await page.getByText('connection, addresses').filter({ visible: true }).first().waitFor();
   await page.getByText('127.99.1.4').filter({ visible: true }).first().waitFor();
   await assertAccessible(page);
-  await eachLook(page, () => assertFits(page));
+  await inEachVariant(page, () => assertFits(page));
   await visit(bo, `/reviews/${review}`);
   await bo.getByRole('button', { name: 'Approve' }).click();
   await bo.getByText('1 of 1 approval').waitFor();
   await refused();
   await visit(page, `/nodes/${name}`);
   const shown = page.getByRole('region', { name: 'Connection', exact: true });
-  assert.equal(await shown.getByText('127.99.1.4').count(), 0, 'approved, but not committed');
+  assert.equal(await shown.getByText('127.99.1.4').count(), 0, 'the connection must not change before the commit');
   await commitApproved(bo, review);
   await shown.getByText('127.99.1.4', { exact: true }).waitFor();
   await page.getByRole('region', { name: 'Health checks' }).getByText(before, { exact: true }).first().waitFor({ timeout: 60_000 });
-  assertQuiet(page, /409/);
+  assertNoProblems(page, /409/);
   page.problems.length = 0;
 });
 
@@ -276,12 +276,12 @@ test('a rejected dialog stays open without JavaScript', { timeout: 60_000 }, asy
   await plain.goto('/nodes');
   await plain.getByRole('button', { name: 'Add node' }).click();
   const dialog = plain.getByRole('dialog', { name: 'Add node' });
-  await dialog.getByLabel('Name', { exact: true }).fill('no name at all');
+  await dialog.getByLabel('Name', { exact: true }).fill('not a valid name');
   await dialog.getByLabel('Root folder').fill('/srv/nodes/new');
   await dialog.getByRole('button', { name: 'Add node', exact: true }).click();
   await plain.waitForURL(/__err=/);
   await dialog.getByRole('alert').waitFor();
-  assert.equal(await dialog.getByLabel('Name', { exact: true }).inputValue(), 'no name at all');
+  assert.equal(await dialog.getByLabel('Name', { exact: true }).inputValue(), 'not a valid name');
   assert.equal(await dialog.getByLabel('Root folder').inputValue(), '/srv/nodes/new');
   assert.ok(await dialog.getByRole('button', { name: 'Add node', exact: true }).isEnabled());
   assert.equal((await dialog.boundingBox()).y >= 0, true);

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { copyFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { assertQuiet, openBrowser, openPage, signIn } from './lib/browser.mjs';
+import { assertNoProblems, openBrowser, openPage, useSignInLink } from './lib/browser.mjs';
 import { dataFolder, start } from './lib/gantry.mjs';
 
 const built = process.env.GANTRY_ONE_FILE;
@@ -23,9 +23,9 @@ test('the single-file binary serves its site', { skip }, async () => {
 
   const page = await openPage(browser, gantry);
   const module = page.waitForResponse((answer) => answer.url().endsWith('/gantry.wasm'));
-  await signIn(page, gantry, 'author');
+  await useSignInLink(page, gantry, 'author');
   await page.getByRole('heading', { level: 1, name: /^Overview/ }).waitFor();
   assert.equal((await module).headers()['content-encoding'], 'br');
-  assertQuiet(page);
+  assertNoProblems(page);
   assert.doesNotMatch(gantry.log(), /site files not found/);
 });

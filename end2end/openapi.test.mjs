@@ -11,7 +11,7 @@ import { promisify } from 'node:util';
 import { start } from './lib/gantry.mjs';
 
 const run = promisify(execFile);
-const here = dirname(fileURLToPath(import.meta.url));
+const testFolder = dirname(fileURLToPath(import.meta.url));
 
 // The export of the audit is one JSON object per line. A client reads it as text.
 const config = 'content_type_overrides:\n  application/jsonl: text/plain\n';
@@ -38,7 +38,7 @@ async function createToken(gantry, who, scopes) {
 }
 
 test('a generated Python client runs operations', { timeout: 300_000 }, async (t) => {
-  const environment = (await run(join(here, '../scripts/openapi-client'))).stdout.trim();
+  const environment = (await run(join(testFolder, '../scripts/openapi-client'))).stdout.trim();
   const folder = await mkdtemp(join(tmpdir(), 'gantry-client-'));
   t.after(() => rm(folder, { recursive: true, force: true }));
   const gantry = await start({ name: 'openapi' });
@@ -52,7 +52,7 @@ test('a generated Python client runs operations', { timeout: 300_000 }, async (t
     ], { cwd: folder, env: { ...process.env, PATH: `${join(environment, 'bin')}:${process.env.PATH}` } });
     assert.doesNotMatch(stdout + stderr, /warning/i);
     const token = await createToken(gantry, 'author', ['viewer', 'operator']);
-    const program = resolve(here, 'lib/openapi_client.py');
+    const program = resolve(testFolder, 'lib/openapi_client.py');
     const ran = await run(join(environment, 'bin/python'), [program, gantry.address], {
       cwd: folder, env: { ...process.env, PYTHONPATH: folder, PYTHONDONTWRITEBYTECODE: '1', GANTRY_TOKEN: token },
     });
@@ -64,7 +64,7 @@ test('a generated Python client runs operations', { timeout: 300_000 }, async (t
 });
 
 test('a generated Rust client runs operations', { timeout: 600_000 }, async () => {
-  const program = (await run(join(here, '../scripts/rust-client'))).stdout.trim();
+  const program = (await run(join(testFolder, '../scripts/rust-client'))).stdout.trim();
   const gantry = await start({ name: 'openapi-rust' });
   try {
     const env = {

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { assertAccessible, assertFits, assertQuiet, eachLook, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
+import { assertAccessible, assertFits, assertNoProblems, inEachVariant, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
 import { start } from './lib/gantry.mjs';
 import { signIn } from './lib/console.mjs';
 
@@ -32,14 +32,14 @@ test('overview counts link to their lists', { timeout: 120_000 }, async () => {
   await ada.waitForURL(/\/workers\?alive=true$/);
   await visit(bo, '/');
   await bo.getByRole('region', { name: 'Reviews' }).getByRole('link', { name: 'Waiting for you' }).click();
-  await bo.waitForURL(/\/reviews\?whose=for_me$/);
-  assertQuiet(bo);
+  await bo.waitForURL(/\/reviews\?involvement=for_me$/);
+  assertNoProblems(bo);
 
   await visit(ada, '/');
-  await eachLook(ada, () => assertFits(ada));
+  await inEachVariant(ada, () => assertFits(ada));
   await assertAccessible(ada);
   await screenshot(ada, 'overview');
-  assertQuiet(ada);
+  assertNoProblems(ada);
 });
 
 test('first steps track progress and can be dismissed', { timeout: 120_000 }, async () => {
@@ -50,14 +50,14 @@ test('first steps track progress and can be dismissed', { timeout: 120_000 }, as
   assert.equal(await list.getByRole('listitem').count(), 5);
   const next = list.locator('[aria-current=step] a');
   assert.match(await next.getAttribute('href'), /^\/deployments/);
-  assert.equal(await list.getByText(/\bbo\b|\bada\b|app-check/).count(), 0, 'it names nobody and nothing of the demo');
+  assert.equal(await list.getByText(/\bbo\b|\bada\b|app-check/).count(), 0, 'the list must name no person and no role of the demo');
   await list.getByRole('button', { name: 'Hide first steps' }).click();
   await ada.getByRole('button', { name: 'Show first steps' }).waitFor();
   await visit(ada, '/');
   assert.equal(await list.count(), 0);
   await ada.getByRole('button', { name: 'Show first steps' }).click();
   await list.waitFor();
-  assertQuiet(ada);
+  assertNoProblems(ada);
 
   const plain = await openPage(browser, { ...gantry, address: gantry.address, scripts: false });
   await plain.context().addCookies(await ada.context().cookies());
@@ -72,14 +72,14 @@ test('workers are filtered and have pages', { timeout: 120_000 }, async () => {
   await ada.locator('main thead').getByRole('link', { name: 'Worker' }).click();
   await ada.waitForURL(/sort=name/);
   await ada.locator('tbody').getByText('confirmed').first().waitFor();
-  await eachLook(ada, () => assertFits(ada));
+  await inEachVariant(ada, () => assertFits(ada));
   await assertAccessible(ada);
   await screenshot(ada, 'overview-workers');
   await ada.locator('main a[href^="/workers/"]').first().click();
   await ada.getByRole('heading', { level: 1, name: /^Worker / }).waitFor();
   await assertAccessible(ada);
   await screenshot(ada, 'overview-worker');
-  assertQuiet(ada);
+  assertNoProblems(ada);
 });
 
 test('the audit is filtered, verified and exported', { timeout: 120_000 }, async () => {
@@ -96,7 +96,7 @@ test('the audit is filtered, verified and exported', { timeout: 120_000 }, async
   for (const row of await rows.all()) assert.match(await row.innerText(), /ada\s+sign_in/);
   await bo.locator('main tbody details summary').first().click();
   await bo.locator('main tbody details[open] pre').first().waitFor();
-  await eachLook(bo, () => assertFits(bo));
+  await inEachVariant(bo, () => assertFits(bo));
   await assertAccessible(bo);
   await screenshot(bo, 'overview-audit');
 
@@ -106,7 +106,7 @@ test('the audit is filtered, verified and exported', { timeout: 120_000 }, async
   const download = bo.waitForEvent('download');
   await bo.getByRole('link', { name: 'Export sealed entries' }).click();
   assert.match((await download).suggestedFilename(), /\.jsonl$/);
-  assertQuiet(bo);
+  assertNoProblems(bo);
 });
 
 test('the palette opens a node by keyboard', { timeout: 120_000 }, async () => {
@@ -143,7 +143,7 @@ test('the palette opens a node by keyboard', { timeout: 120_000 }, async () => {
   await ada.keyboard.press('Enter');
   await ada.waitForURL(/\/nodes\/n2\.demo\.gantry\.internal$/);
   await dialog.waitFor({ state: 'hidden' });
-  assertQuiet(ada);
+  assertNoProblems(ada);
 });
 
 test('the palette runs a command', { timeout: 120_000 }, async () => {
@@ -163,7 +163,7 @@ test('the palette runs a command', { timeout: 120_000 }, async () => {
   await ada.keyboard.press('Enter');
   await ada.waitForURL(/\/deployments\/web$/);
   await ada.getByRole('region', { name: 'Open proposal' }).waitFor();
-  assertQuiet(ada);
+  assertNoProblems(ada);
 });
 
 test('search works without JavaScript', { timeout: 120_000 }, async () => {
@@ -178,10 +178,10 @@ test('search works without JavaScript', { timeout: 120_000 }, async () => {
   assert.match(plain.url(), /\/deployments\/web$/);
   await plain.context().close();
   await visit(ada, '/search?q=web');
-  await eachLook(ada, () => assertFits(ada));
+  await inEachVariant(ada, () => assertFits(ada));
   await assertAccessible(ada);
   await screenshot(ada, 'overview-search');
-  assertQuiet(ada);
+  assertNoProblems(ada);
 });
 
 /** Waits until the active option of the field has this name. */

@@ -13,7 +13,7 @@
 
 import assert from 'node:assert/strict';
 import { get } from 'node:http';
-import { ask } from './lib/ask.mjs';
+import { callApi } from './lib/api.mjs';
 import { hydrated, openBrowser, openPage } from './lib/browser.mjs';
 import { signIn } from './lib/console.mjs';
 import { start } from './lib/gantry.mjs';
@@ -30,8 +30,8 @@ const SETTLED = 20 * 60_000; // milliseconds until every run has ended
 
 /** The pages by name. Lists include their last page. */
 async function pages(ada) {
-  const { nodes } = await ask(ada, '/nodes?sort=-name');
-  const { runs } = await ask(ada, '/runs?sort=queued');
+  const { nodes } = await callApi(ada, '/nodes?sort=-name');
+  const { runs } = await callApi(ada, '/runs?sort=queued');
   const some = `n${ON_BOARD - 1}.bench.example.com`;
   return {
     'Board of 200 nodes': '/deployments/system',
@@ -69,7 +69,7 @@ async function each(list, act) {
 /** The hash of a barclamp's version in the catalog. */
 async function hashOf(page, barclamp) {
   for (let after = ''; after !== null;) {
-    const { versions, next } = await ask(page, `/barclamps${after && `?after=${after}`}`);
+    const { versions, next } = await callApi(page, `/barclamps${after && `?after=${after}`}`);
     const found = versions.find((one) => one.barclamp === barclamp);
     if (found) return found.hash;
     after = next;
@@ -78,31 +78,31 @@ async function hashOf(page, barclamp) {
 }
 
 async function deployment(page, name) {
-  const { deployments } = await ask(page, `/deployments?filter=${name}&sort=name`);
+  const { deployments } = await callApi(page, `/deployments?filter=${name}&sort=name`);
   return deployments.find((one) => one.name === name);
 }
 
 /** One person proposes, the other approves and commits. */
 async function approve(bo, submission) {
-  await ask(bo, `/reviews/${submission}/verdicts`, { kind: 'approve', reason: '' });
-  await ask(bo, `/reviews/${submission}/commit`, {});
+  await callApi(bo, `/reviews/${submission}/verdicts`, { kind: 'approve', reason: '' });
+  await callApi(bo, `/reviews/${submission}/commit`, {});
 }
 
 /** Binds a role to nodes of a deployment and commits. */
 async function bind(ada, bo, name, hash, role, nodes) {
   const { id, review: open } = await deployment(ada, name);
   if (open) await approve(bo, open); // one at a time
-  const { proposal } = await ask(ada, `/deployments/${name}/proposals`, {});
-  let { proposal: { version } } = await ask(ada, `/deployments/${name}/board`);
+  const { proposal } = await callApi(ada, `/deployments/${name}/proposals`, {});
+  let { proposal: { version } } = await callApi(ada, `/deployments/${name}/board`);
   const edits = [
     { edit: 'use_barclamp', deployment: id, barclamp: 'bench', version: hash },
     { edit: 'add_role', deployment: id, role },
     ...nodes.map((node) => ({ edit: 'bind', deployment: id, node, role })),
   ];
   for (let at = 0; at < edits.length; at += EDITS) {
-    ({ version } = await ask(ada, `/proposals/${proposal}/edits`, { version, edits: edits.slice(at, at + EDITS) }));
+    ({ version } = await callApi(ada, `/proposals/${proposal}/edits`, { version, edits: edits.slice(at, at + EDITS) }));
   }
-  const { review: submission } = await ask(ada, `/proposals/${proposal}/submit`, { version, title: `${role} on ${nodes.length} nodes` });
+  const { review: submission } = await callApi(ada, `/proposals/${proposal}/submit`, { version, title: `${role} on ${nodes.length} nodes` });
   await approve(bo, submission);
 }
 
@@ -110,8 +110,8 @@ async function bind(ada, bo, name, hash, role, nodes) {
 async function settled(page) {
   const until = Date.now() + SETTLED;
   for (let quiet = 0; quiet < 3; await new Promise((done) => setTimeout(done, 1_000))) {
-    assert.ok(Date.now() < until, 'runs go on and on');
-    const open = await Promise.all(['queued', 'running'].map((state) => ask(page, `/runs?state=${state}`)));
+    assert.ok(Date.now() < until, 'the runs did not end in time');
+    const open = await Promise.all(['queued', 'running'].map((state) => callApi(page, `/runs?state=${state}`)));
     quiet = open.every(({ runs }) => runs.length === 0) ? quiet + 1 : 0;
   }
 }
@@ -121,11 +121,11 @@ async function fill(ada, bo) {
   const lines = Array.from({ length: ROLES }, (_, n) =>
     `  - {name: ${role(n)}, jig: noop, flags: [implicit]${n ? `, requires: [${role(n - 1)}]` : ''}}`);
   const file = `barclamp: {name: bench, version: '1', description: what is measured}\nroles:\n${lines.join('\n')}\n`;
-  await ask(ada, '/barclamps', { files: { 'bench/bench.yml': file } });
+  await callApi(ada, '/barclamps', { files: { 'bench/bench.yml': file } });
   const hash = await hashOf(ada, 'bench');
   const names = Array.from({ length: NODES }, (_, n) => `n${n}`);
   const nodes = await each(names, async (name) =>
-    (await ask(ada, '/nodes', { fqdn: `${name}.bench.example.com`, root: `/srv/bench/${name}` })).node);
+    (await callApi(ada, '/nodes', { fqdn: `${name}.bench.example.com`, root: `/srv/bench/${name}` })).node);
   await bind(ada, bo, 'system', hash, role(ROLES - 1), nodes.slice(0, ON_BOARD));
   // The remaining runs are in another deployment. Otherwise, the board would have too many nodes.
   const rest = nodes.slice(ON_BOARD, ON_BOARD + Math.max(0, NODES - ON_BOARD * ROLES));
@@ -182,13 +182,13 @@ try {
   console.log(`Filled in ${Math.round((Date.now() - began) / 1_000)} s.\n`);
   const cookies = await ada.context().cookies();
   const cookie = cookies.map(({ name, value }) => `${name}=${value}`).join('; ');
-  const asked = await pages(ada);
+  const paths = await pages(ada);
   await ada.context().close();
   await bo.context().close();
 
   console.log('| Page | First byte p50 | p99 | Page, bytes | First visit, bytes | Usable p50 |');
   console.log('|---|---|---|---|---|---|');
-  for (const [name, path] of Object.entries(asked)) {
+  for (const [name, path] of Object.entries(paths)) {
     await new Promise((later) => setTimeout(later, MINUTE));
     const answers = [];
     for (let n = 0; n < REQUESTS; n += 1) answers.push(await request(gantry.address + path, cookie));

@@ -4,7 +4,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { assertAccessible, assertFits, assertQuiet, eachLook, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
+import { assertAccessible, assertFits, assertNoProblems, inEachVariant, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
 import { start } from './lib/gantry.mjs';
 import { signIn } from './lib/console.mjs';
 
@@ -38,7 +38,7 @@ before(async () => {
     ['pending', '/pending', 'Pending'],
     ['pending-empty', '/pending?deployment=edge', 'Pending'],
     ['reviews', '/reviews?state=any', 'Reviews'],
-    ['reviews-empty', '/reviews?whose=mine&deployment=edge&filter=nothing', 'Reviews'],
+    ['reviews-empty', '/reviews?involvement=mine&deployment=edge&filter=nothing', 'Reviews'],
     ['proposals', '/reviews?state=drafts', 'Reviews'],
     ['review', review, null],
     ['review-waves', `${review}?tab=waves`, null],
@@ -77,7 +77,7 @@ test('every page hydrates without errors', { timeout: 240_000 }, async () => {
       await page.getByRole('heading', { level: 1 }).first().waitFor();
       if (heading) await page.getByRole('heading', { level: 1, name: heading }).waitFor();
       await answers(page);
-      assertQuiet(page);
+      assertNoProblems(page);
     }
   }
 });
@@ -98,10 +98,10 @@ test('every page is accessible on every screen width', { timeout: 480_000 }, asy
     await t.test(name, async () => {
       await visit(page, path);
       await page.waitForLoadState('load');
-      await eachLook(page, () => assertFits(page));
+      await inEachVariant(page, () => assertFits(page));
       await assertAccessible(page);
       await screenshot(page, `page-${name}`);
-      assertQuiet(page);
+      assertNoProblems(page);
     });
   }
 });
@@ -110,19 +110,19 @@ test('error and sign-in pages are accessible', { timeout: 120_000 }, async () =>
   const stranger = await openPage(browser, gantry);
   // The browser logs every rejected page.
   const refused = /Failed to load resource/;
-  const told = [
+  const cases = [
     [stranger, '/sign-in', 200],
     [page, '/elsewhere', 404],
     [page, '/runs/999999999', 404],
     [page, '/runs?state=sleeping', 400],
     [page, '/settings/people', 403],
   ];
-  for (const [who, path, status] of told) {
+  for (const [who, path, status] of cases) {
     assert.equal((await visit(who, path)).status(), status, path);
     await who.getByRole('heading', { level: 1 }).first().waitFor();
-    await eachLook(who, () => assertFits(who));
+    await inEachVariant(who, () => assertFits(who));
     await assertAccessible(who);
-    assertQuiet(who, refused);
+    assertNoProblems(who, refused);
     who.problems.length = 0;
   }
   await stranger.context().close();
@@ -137,7 +137,7 @@ test('narrow screens reach every page without JavaScript', { timeout: 120_000 },
     const seen = await rail.getByRole('link').all();
     for (const link of seen) {
       const { x, width } = await link.boundingBox();
-      assert.ok(x >= 0 && x + width <= 390, `${await link.innerText()} is at ${x}, ${width} wide`);
+      assert.ok(x >= 0 && x + width <= 390, `link ${await link.innerText()} is at ${x} with a width of ${width}`);
     }
     await rail.getByRole('button', { name: 'More' }).focus();
     await narrow.keyboard.press('Enter');
@@ -149,7 +149,7 @@ test('narrow screens reach every page without JavaScript', { timeout: 120_000 },
     await narrow.waitForURL(/\/settings$/);
     await rest.waitFor({ state: 'hidden' });
     // A browser without scripts logs each script that it did not load.
-    if (scripts) assertQuiet(narrow);
+    if (scripts) assertNoProblems(narrow);
     await narrow.context().close();
   }
 });
@@ -168,8 +168,8 @@ async function answers(page) {
 test('a slow response shows a loading message', { timeout: 60_000 }, async () => {
   await visit(page, '/');
   let letGo;
-  const held = new Promise((resolve) => { letGo = resolve; });
-  const hold = async (route) => { await held; await route.continue(); };
+  const released = new Promise((resolve) => { letGo = resolve; });
+  const hold = async (route) => { await released; await route.continue(); };
   await page.route('**/call/nodes', hold);
   const busy = page.locator('main [aria-busy="true"]');
   try {
@@ -177,7 +177,7 @@ test('a slow response shows a loading message', { timeout: 60_000 }, async () =>
     await page.getByRole('heading', { name: 'Nodes', level: 1 }).waitFor();
     await busy.waitFor();
     assert.equal(await busy.getByRole('status').textContent(), 'Loading');
-    assert.equal(await page.locator('main tbody tr').count(), 0, 'what is not there yet is not shown');
+    assert.equal(await page.locator('main tbody tr').count(), 0, 'rows must not appear before they are loaded');
     await assertAccessible(page);
   } finally {
     letGo();
@@ -185,7 +185,7 @@ test('a slow response shows a loading message', { timeout: 60_000 }, async () =>
   await page.locator('main tbody tr').first().waitFor();
   assert.equal(await busy.count(), 0);
   await page.unroute('**/call/nodes', hold);
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 async function theWaitingReview() {

@@ -3,9 +3,9 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { assertQuiet, hydrated, openBrowser, openPage, visit } from './lib/browser.mjs';
-import { chip, discard, propose, row, signIn } from './lib/console.mjs';
-import { settle, something } from './lib/demo.mjs';
+import { assertNoProblems, hydrated, openBrowser, openPage, visit } from './lib/browser.mjs';
+import { findNoderole, discard, propose, row, signIn } from './lib/console.mjs';
+import { commitPendingChange, exampleIds } from './lib/demo.mjs';
 import { start } from './lib/gantry.mjs';
 
 let browser;
@@ -52,35 +52,35 @@ test('each page loads its own chunk', async (t) => {
   const head = (await answer.text()).split('</head>')[0];
   const preloaded = [...head.matchAll(/rel="preload" href="\/pkg\/[^/]+\/([^"]*\.wasm)"/g)].map(([, file]) => file);
   assert.ok(page.modules.includes('split_nodes.wasm'), page.modules.join(' '));
-  for (const file of new Set(page.modules)) assert.ok(head.includes(`/${file}"`), `${file} is not in the head: ${preloaded}`);
-  assert.deepEqual(page.modules.toSorted(), [...new Set(page.modules)].toSorted(), 'each is asked for once');
+  for (const file of new Set(page.modules)) assert.ok(head.includes(`/${file}"`), `the head must preload ${file}: ${preloaded}`);
+  assert.deepEqual(page.modules.toSorted(), [...new Set(page.modules)].toSorted(), 'each chunk must be requested once');
   assert.ok(!page.modules.some((file) => /split_(board|catalog|runs)/.test(file)), page.modules.join(' '));
 
   await rail(page, 'Catalog').click();
   await page.waitForURL(/\/catalog$/);
   await page.getByRole('heading', { name: 'Catalog', level: 1 }).waitFor();
-  assert.equal(page.documents, 1, 'no page was loaded anew');
+  assert.equal(page.documents, 1, 'the page must not reload');
   assert.ok(page.modules.includes('split_catalog.wasm'), page.modules.join(' '));
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('build files are cached permanently', async (t) => {
   const page = await fresh(t);
-  const kept = [];
+  const cached = [];
   page.on('response', (answer) => {
-    if (answer.url().includes('/pkg/')) kept.push([answer.url(), answer.headers()['cache-control']]);
+    if (answer.url().includes('/pkg/')) cached.push([answer.url(), answer.headers()['cache-control']]);
   });
   await visit(page, '/nodes');
-  assert.ok(kept.length > 4, kept.join('\n'));
-  for (const [url, cache] of kept) assert.equal(cache, 'public, max-age=31536000, immutable', url);
+  assert.ok(cached.length > 4, cached.join('\n'));
+  for (const [url, cache] of cached) assert.equal(cache, 'public, max-age=31536000, immutable', url);
 });
 
 test('links work while a chunk loads', async (t) => {
   const page = await fresh(t);
   let release;
-  const held = new Promise((done) => (release = done));
+  const released = new Promise((done) => (release = done));
   await page.route(own('nodes'), async (route) => {
-    await held;
+    await released;
     await route.abort().catch(() => {});
   });
   await page.goto('/nodes', { waitUntil: 'domcontentloaded' });
@@ -90,7 +90,7 @@ test('links work while a chunk loads', async (t) => {
   await rail(page, 'Catalog').click();
   await page.waitForURL(/\/catalog$/);
   await hydrated(page);
-  assert.equal(page.documents, 2, 'the browser went there');
+  assert.equal(page.documents, 2, 'the link must load the page');
   release();
 });
 
@@ -113,7 +113,7 @@ test('the console recovers after the server was unreachable', async (t) => {
   await page.route('**/call/frame', gone);
   await rail(page, 'Catalog').click();
   await page.getByRole('heading', { name: 'Cannot reach the server' }).waitFor();
-  assert.equal(page.documents, 1, 'the browser went nowhere');
+  assert.equal(page.documents, 1, 'the page must not reload');
   await page.unroute(own('catalog'), gone);
   await page.unroute('**/call/frame', gone);
   await rail(page, 'Nodes').click();
@@ -134,7 +134,7 @@ test('a page without its chunk reloads once', async (t) => {
   await rail(page, 'Catalog').click();
   await page.waitForURL(/\/catalog$/);
   await hydrated(page);
-  assert.equal(await page.evaluate(() => sessionStorage.getItem('gantry-reloaded')), null, 'it is forgotten where all went well');
+  assert.equal(await page.evaluate(() => sessionStorage.getItem('gantry-reloaded')), null, 'the mark of a reload must be removed after a success');
 });
 
 // Pieces are parts that a page loads on demand. A missing piece must affect only the feature that
@@ -143,7 +143,7 @@ test('a page without its chunk reloads once', async (t) => {
 const gone = (page, name) => page.route(own(name), (route) => route.fulfill({ status: 404, body: '' }));
 const back = (page, name) => page.unroute(own(name));
 const notice = (where) => where.getByRole('alert').filter({ hasText: 'This part of the page could not be loaded' });
-const asked = (page, name) => page.modules.filter((file) => file === `split_${name}.wasm`).length;
+const requests = (page, name) => page.modules.filter((file) => file === `split_${name}.wasm`).length;
 // The loader logs to the console what it could not load, as intended here.
 const MISSING = /404|TypeError: Failed to execute 'compile|instantiateStreaming/;
 
@@ -152,8 +152,8 @@ let live;
 async function lively() {
   if (!live) {
     const bo = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
-    const { board } = await settle(bo);
-    live = { board, ...(await something(bo, board)) };
+    const { board } = await commitPendingChange(bo);
+    live = { board, ...(await exampleIds(bo, board)) };
     await bo.context().close();
   }
   return live;
@@ -168,7 +168,7 @@ test('the board works without the panel chunk', { timeout: 240_000 }, async (t) 
   await page.waitForURL(/\?noderole=/);
   const panel = page.getByRole('complementary').filter({ has: page.getByRole('link', { name: 'Open as a page' }) });
   await notice(panel).waitFor();
-  assert.equal(page.documents, 1, 'nobody went anywhere');
+  assert.equal(page.documents, 1, 'the page must not reload');
   assert.ok(await panel.getByRole('link', { name: 'Open as a page' }).getAttribute('href'));
   await panel.getByRole('link', { name: 'Close' }).click();
   await panel.waitFor({ state: 'detached' });
@@ -178,9 +178,9 @@ test('the board works without the panel chunk', { timeout: 240_000 }, async (t) 
   await page.locator(`[data-noderole="${noderole}"]`).click();
   await panel.getByRole('region', { name: 'State' }).waitFor();
   assert.equal(await notice(panel).count(), 0);
-  assert.equal(asked(page, 'noderole_panel'), 2);
+  assert.equal(requests(page, 'noderole_panel'), 2);
   assert.equal(page.documents, 1);
-  assertQuiet(page, MISSING);
+  assertNoProblems(page, MISSING);
 });
 
 test('a missing panel chunk shows the server rendering', { timeout: 240_000 }, async (t) => {
@@ -192,7 +192,7 @@ test('a missing panel chunk shows the server rendering', { timeout: 240_000 }, a
   await page.waitForFunction((address) => sessionStorage.getItem('gantry-reloaded') === address, address);
   await page.waitForLoadState('networkidle');
   await page.getByRole('region', { name: 'State' }).waitFor();
-  assert.equal(page.documents, 2, 'it was loaded once more, and then left as it is');
+  assert.equal(page.documents, 2, 'the page must reload exactly once');
   assert.equal(await page.locator('html[data-hydrated]').count(), 0);
   assert.equal(await notice(page).count(), 0);
 });
@@ -213,8 +213,8 @@ test('a review works without the graph chunk', async (t) => {
   await tabs.getByRole('link', { name: 'Graph' }).click();
   await page.getByRole('group', { name: 'Color by' }).waitFor();
   assert.equal(await notice(page).count(), 0);
-  assert.equal(page.documents, 1, 'nobody went anywhere');
-  assertQuiet(page, MISSING);
+  assert.equal(page.documents, 1, 'the page must not reload');
+  assertNoProblems(page, MISSING);
 });
 
 test('a dialog reports missing forms and recovers', async (t) => {
@@ -235,7 +235,7 @@ test('a dialog reports missing forms and recovers', async (t) => {
   await dialog.waitFor({ state: 'hidden' });
   await discard(page);
   assert.equal(page.documents, 1);
-  assertQuiet(page, MISSING);
+  assertNoProblems(page, MISSING);
 });
 
 test('the board plans drops on the server', async (t) => {
@@ -251,16 +251,16 @@ test('the board plans drops on the server', async (t) => {
     page.locator('[data-tray]').filter({ hasText: 'n6' }).dragTo(row(page, 'metrics').locator('.cell')),
   ]);
   assert.equal(answer.status(), 200);
-  await chip(page, 'metrics', 'n6').waitFor();
-  assert.equal(await notice(page).count(), 0, 'nobody misses it');
+  await findNoderole(page, 'metrics', 'n6').waitFor();
+  assert.equal(await notice(page).count(), 0, 'no notice may appear');
   assert.equal(await board.getAttribute('data-planner'), 'server');
 
   // The next fetch of the board requests it again.
   await back(page, 'planner');
   await page.keyboard.press('Control+z');
-  await chip(page, 'metrics', 'n6').waitFor({ state: 'detached' });
+  await findNoderole(page, 'metrics', 'n6').waitFor({ state: 'detached' });
   await page.locator('.board[data-planner=here], .board[data-planner=agreed]').waitFor();
   await discard(page);
   assert.equal(page.documents, 1);
-  assertQuiet(page, MISSING);
+  assertNoProblems(page, MISSING);
 });

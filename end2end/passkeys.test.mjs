@@ -7,7 +7,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
-import { assertAccessible, assertFits, assertQuiet, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
+import { assertAccessible, assertFits, assertNoProblems, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
 import { signIn } from './lib/console.mjs';
 import { start } from './lib/gantry.mjs';
 
@@ -31,7 +31,7 @@ after(async () => {
 });
 
 /** Calls the API as the user of the page. */
-async function ask(page, path, body) {
+async function callApi(page, path, body) {
   const [status, answer] = await page.evaluate(async ([path, body]) => {
     const how = body ? { method: 'POST', body: JSON.stringify(body), headers: { 'content-type': 'application/json', 'x-gantry': '1' } } : {};
     const response = await fetch(`/api/v1${path}`, how);
@@ -59,10 +59,10 @@ async function sql(statement) {
 
 /** Submits edits on web and returns the review's number. */
 async function proposed(page, title, edits) {
-  const { proposal } = await ask(page, '/deployments/web/proposals', {});
-  const { proposal: { version } } = await ask(page, '/deployments/web/board');
-  const { version: edited } = await ask(page, `/proposals/${proposal}/edits`, { version, edits });
-  const { review: submission } = await ask(page, `/proposals/${proposal}/submit`, { version: edited, title });
+  const { proposal } = await callApi(page, '/deployments/web/proposals', {});
+  const { proposal: { version } } = await callApi(page, '/deployments/web/board');
+  const { version: edited } = await callApi(page, `/proposals/${proposal}/edits`, { version, edits });
+  const { review: submission } = await callApi(page, `/proposals/${proposal}/submit`, { version: edited, title });
   return submission;
 }
 
@@ -124,6 +124,6 @@ test('a reviewer signs an approval with a passkey', async (t) => {
     await visit(bo, '/settings/account');
     await bo.getByRole('button', { name: 'Revoke passkey Laptop' }).click();
     await bo.getByRole('region', { name: 'Passkeys' }).getByText('No passkeys yet.').waitFor();
-    assertQuiet(bo);
+    assertNoProblems(bo);
   });
 });

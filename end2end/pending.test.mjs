@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { assertAccessible, assertFits, assertQuiet, eachLook, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
+import { assertAccessible, assertFits, assertNoProblems, inEachVariant, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
 import { start } from './lib/gantry.mjs';
 import { commit, signIn } from './lib/console.mjs';
 
@@ -25,7 +25,7 @@ async function tell(page, path, data) {
   return answer.json();
 }
 
-async function ask(page, path) {
+async function callApi(page, path) {
   const answer = await page.request.get(`${gantry.address}/api/v1/${path}`);
   assert.ok(answer.ok(), `${path}: ${answer.status()} ${await answer.text()}`);
   return answer.json();
@@ -34,28 +34,28 @@ async function ask(page, path) {
 test('pending steps show their reasons until none remain', { timeout: 600_000 }, async (t) => {
   const ada = await signIn(await openPage(browser, gantry), gantry, 'author');
   const bo = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
-  const [review] = (await ask(bo, 'reviews')).reviews;
+  const [review] = (await callApi(bo, 'reviews')).reviews;
   const deployment = review.deployment;
 
   await t.test('a deployment on hold starts nothing', async () => {
-    await tell(ada, `deployments/${deployment}/hold`, { on_hold: true, reason: 'disks are being changed' });
+    await tell(ada, `deployments/${deployment}/hold`, { reason: 'disks are being changed' });
     await commit(bo, review.review);
     await visit(ada, '/pending');
-    const held = ada.getByRole('region', { name: 'Deployment on hold' });
-    await held.getByText(`Deployment ${deployment} was put on hold by`).first().waitFor();
-    await held.getByText(/^resolved by/).waitFor();
-    await held.getByRole('link', { name: deployment, exact: true }).last().waitFor();
+    const holdGroup = ada.getByRole('region', { name: 'Deployment on hold' });
+    await holdGroup.getByText(`Deployment ${deployment} was put on hold by`).first().waitFor();
+    await holdGroup.getByText(/^resolved by/).waitFor();
+    await holdGroup.getByRole('link', { name: deployment, exact: true }).last().waitFor();
     const line = ada.getByRole('region', { name: 'Waiting for other steps' });
     await line.getByText(/Waits for \d+ parents?: /).first().waitFor();
     await ada.getByRole('navigation', { name: 'Pending reasons' }).getByRole('link', { name: /^Deployment on hold/ }).click();
     await ada.waitForURL(/reason=on_hold/);
     await line.waitFor({ state: 'detached' });
-    await held.waitFor();
-    const told = await ask(ada, `pending?deployment=${deployment}&reason=on_hold`);
-    assert.equal(told.groups.find(({ reason }) => reason === 'on_hold').steps[0].resolved_by[0].name, deployment);
-    await held.getByRole('link', { name: 'Pending since' }).click();
+    await holdGroup.waitFor();
+    const response = await callApi(ada, `pending?deployment=${deployment}&reason=on_hold`);
+    assert.equal(response.groups.find(({ reason }) => reason === 'on_hold').steps[0].resolved_by[0].name, deployment);
+    await holdGroup.getByRole('link', { name: 'Pending since' }).click();
     await ada.waitForURL(/reason=on_hold&sort=-since/);
-    await held.locator('th[aria-sort="descending"]').waitFor();
+    await holdGroup.locator('th[aria-sort="descending"]').waitFor();
   });
 
   await t.test('boards, nodes and steps link to pending steps', async () => {
@@ -72,7 +72,7 @@ test('pending steps show their reasons until none remain', { timeout: 600_000 },
   await t.test('the page is accessible on every screen width', async () => {
     await visit(ada, '/pending');
     await ada.getByRole('region', { name: 'Deployment on hold' }).waitFor();
-    await eachLook(ada, () => assertFits(ada));
+    await inEachVariant(ada, () => assertFits(ada));
     await assertAccessible(ada);
     await screenshot(ada, 'pending');
   });
@@ -81,9 +81,9 @@ test('pending steps show their reasons until none remain', { timeout: 600_000 },
     await visit(ada, '/pending');
     await ada.getByRole('region', { name: 'Deployment on hold' }).waitFor();
     await ada.evaluate(() => (window.neverReloaded = true));
-    await tell(ada, `deployments/${deployment}/hold`, { on_hold: false, reason: 'disks are in' });
+    await tell(ada, `deployments/${deployment}/release`, { reason: 'disks are in' });
     await ada.getByText('No pending steps').waitFor({ timeout: 120_000 });
     assert.equal(await ada.evaluate(() => window.neverReloaded), true, 'without a reload');
-    assertQuiet(ada, /404/); // the unknown deployment
+    assertNoProblems(ada, /404/); // the unknown deployment
   });
 });

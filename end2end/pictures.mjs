@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { openBrowser, openPage, visit } from './lib/browser.mjs';
 import { signIn } from './lib/console.mjs';
-import { settle } from './lib/demo.mjs';
+import { commitPendingChange } from './lib/demo.mjs';
 import { start } from './lib/gantry.mjs';
 
 const folder = fileURLToPath(new URL('../docs/pictures', import.meta.url));
@@ -19,7 +19,7 @@ try {
   const bo = await openPage(browser, gantry);
   await signIn(bo, gantry, 'reviewer');
 
-  const { board } = await settle(bo);
+  const { board } = await commitPendingChange(bo);
   await visit(bo, board.replace('/deployments/', '/graph/'));
   await bo.locator('svg').first().waitFor();
   await taken(bo, 'graph');

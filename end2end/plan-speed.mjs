@@ -7,7 +7,7 @@
 // smaller size. Not a test, because the results depend on the machine.
 
 import assert from 'node:assert/strict';
-import { ask } from './lib/ask.mjs';
+import { callApi } from './lib/api.mjs';
 import { openBrowser, openPage, visit } from './lib/browser.mjs';
 import { propose, row, signIn } from './lib/console.mjs';
 import { start } from './lib/gantry.mjs';
@@ -22,13 +22,13 @@ const last = role(ROLES - 1);
 
 /** Adds a node and returns its id. */
 async function register(page, name) {
-  return (await ask(page, '/nodes', { fqdn: `${name}.bench.example.com`, root: `/srv/bench/${name}` })).node;
+  return (await callApi(page, '/nodes', { fqdn: `${name}.bench.example.com`, root: `/srv/bench/${name}` })).node;
 }
 
 /** A barclamp's version in the catalog. */
 async function versionOf(page, barclamp, version) {
   for (let after = ''; after !== null;) {
-    const { versions, next } = await ask(page, `/barclamps${after && `?after=${after}`}`);
+    const { versions, next } = await callApi(page, `/barclamps${after && `?after=${after}`}`);
     const found = versions.find((one) => one.barclamp === barclamp && one.version === version);
     if (found) return found;
     after = next;
@@ -46,26 +46,26 @@ try {
   const lines = Array.from({ length: ROLES }, (_, n) =>
     `  - {name: ${role(n)}, jig: noop, flags: [implicit]${n ? `, requires: [${role(n - 1)}]` : ''}}`);
   const file = `barclamp: {name: bench, version: '1', description: what is measured}\nroles:\n${lines.join('\n')}\n`;
-  await ask(ada, '/barclamps', { files: { 'bench/bench.yml': file } });
+  await callApi(ada, '/barclamps', { files: { 'bench/bench.yml': file } });
   const { hash } = await versionOf(ada, 'bench', '1');
-  const system = (await ask(ada, '/deployments')).deployments.find((deployment) => deployment.name === 'system').id;
+  const system = (await callApi(ada, '/deployments')).deployments.find((deployment) => deployment.name === 'system').id;
   const nodes = [];
   for (let n = 0; n < NODES; n += 1) nodes.push(await register(ada, `n${n}`));
 
-  const { proposal } = await ask(ada, '/deployments/system/proposals', {});
-  let { proposal: { version } } = await ask(ada, '/deployments/system/board');
+  const { proposal } = await callApi(ada, '/deployments/system/proposals', {});
+  let { proposal: { version } } = await callApi(ada, '/deployments/system/board');
   const edits = [
     { edit: 'use_barclamp', deployment: system, barclamp: 'bench', version: hash },
     { edit: 'add_role', deployment: system, role: last },
     ...nodes.map((node) => ({ edit: 'bind', deployment: system, node, role: last })),
   ];
   for (let at = 0; at < edits.length; at += 1_000) {
-    ({ version } = await ask(ada, `/proposals/${proposal}/edits`, { version, edits: edits.slice(at, at + 1_000) }));
+    ({ version } = await callApi(ada, `/proposals/${proposal}/edits`, { version, edits: edits.slice(at, at + 1_000) }));
   }
-  const { review: submission } = await ask(ada, `/proposals/${proposal}/submit`, { version, title: 'What is measured' });
-  await ask(bo, `/reviews/${submission}/verdicts`, { kind: 'approve', reason: '' });
-  await ask(bo, '/execution', { enabled: false, reason: 'only planning is measured' });
-  await ask(bo, `/reviews/${submission}/commit`, {});
+  const { review: submission } = await callApi(ada, `/proposals/${proposal}/submit`, { version, title: 'What is measured' });
+  await callApi(bo, `/reviews/${submission}/verdicts`, { kind: 'approve', reason: '' });
+  await callApi(bo, '/execution/off', { reason: 'only planning is measured' });
+  await callApi(bo, `/reviews/${submission}/commit`, {});
 
   for (let n = 0; n < DROPS; n += 1) await register(ada, `more${n}`);
   await visit(ada, '/deployments/system');
@@ -81,10 +81,10 @@ try {
   const took = await ada.evaluate(() =>
     performance.getEntriesByType('measure').map(({ name, duration }) => [name, duration]));
   const of = (name) => took.filter(([measured]) => measured === name).map(([, duration]) => duration);
-  for (const [name, what] of [['gantry: drop preview', 'the preview of one node'], ['gantry: plan', 'one more bind']]) {
+  for (const [name, description] of [['gantry: drop preview', 'the preview of one node'], ['gantry: plan', 'one more bind']]) {
     const some = of(name);
     const word = median(some) <= GOAL ? 'within' : 'ABOVE';
-    console.log(`in the browser, on ${NODES} nodes x ${ROLES} roles, ${what}: median ${median(some).toFixed(1)} ms, `
+    console.log(`in the browser, on ${NODES} nodes x ${ROLES} roles, ${description}: median ${median(some).toFixed(1)} ms, `
       + `slowest ${Math.max(...some).toFixed(1)} ms of ${some.length}; goal ${GOAL} ms: ${word}`);
   }
 } finally {

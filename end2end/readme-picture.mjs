@@ -8,7 +8,7 @@ import { writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { animated } from './lib/apng.mjs';
 import { openBrowser, openPage, visit } from './lib/browser.mjs';
-import { chip, propose, row, signIn } from './lib/console.mjs';
+import { findNoderole, propose, row, signIn } from './lib/console.mjs';
 import { start } from './lib/gantry.mjs';
 
 const target = fileURLToPath(new URL('../docs/pictures/change.png', import.meta.url));
@@ -45,17 +45,17 @@ try {
 
 async function change(ada, bo) {
   await visit(ada.page, '/deployments/web');
-  ada.says('1. ada proposes a change');
+  ada.describe('1. ada proposes a change');
   await ada.frame(900);
   await ada.to(ada.page.getByRole('button', { name: 'Propose changes' }));
   await propose(ada.page);
   await ada.page.locator('.board[data-planner=here]').waitFor();
   await ada.frame(600);
 
-  ada.says('2. Drag a node onto a role: before the drop, you see everything that it adds');
+  ada.describe('2. Drag a node onto a role: before the drop, you see everything that it adds');
   await ada.to(ada.page.locator('.tray').getByRole('button', { name: 'n1', exact: true }));
   await ada.page.mouse.down();
-  ada.holds('n1');
+  ada.drag('n1');
   const role = row(ada.page, 'app-check');
   await ada.by(-30, 10);
   await role.and(ada.page.locator('[data-drop=legal]')).waitFor();
@@ -64,11 +64,11 @@ async function change(ada, bo) {
   await role.locator('.drop-text').filter({ hasText: 'also adds' }).waitFor();
   await ada.frame(2200);
   await ada.page.mouse.up();
-  ada.holds('');
-  await chip(ada.page, 'app-check', 'n1').and(ada.page.locator('[data-state=proposed]')).waitFor();
+  ada.drag('');
+  await findNoderole(ada.page, 'app-check', 'n1').and(ada.page.locator('[data-state=proposed]')).waitFor();
   await ada.frame(1200);
 
-  ada.says('3. Submit it for review');
+  ada.describe('3. Submit it for review');
   await ada.click(ada.page.getByRole('button', { name: 'Review changes' }));
   const dialog = ada.page.getByRole('dialog', { name: 'Review changes' });
   await dialog.getByLabel('Title').fill(title);
@@ -76,25 +76,25 @@ async function change(ada, bo) {
   await ada.click(dialog.getByRole('button', { name: 'Submit for review' }));
   await ada.page.waitForURL(/\/reviews\/\d+$/);
   await ada.page.getByText('You wrote part of this change').waitFor();
-  ada.says('ada cannot approve: another person must review the change');
+  ada.describe('ada cannot approve: another person must review the change');
   await ada.frame(2200);
 
   const address = new URL(ada.page.url()).pathname;
   await visit(bo.page, address);
   await bo.page.getByText('Adds app-check on n1').filter({ visible: true }).first().waitFor();
-  bo.says('4. bo reads the exact change, approves and commits it');
+  bo.describe('4. bo reads the exact change, approves and commits it');
   await bo.frame(1600);
   await bo.click(bo.page.getByRole('button', { name: 'Approve' }));
   await bo.page.getByText('1 of 1 approval').waitFor();
   await bo.frame(1000);
 
   await visit(ada.page, '/deployments/web');
-  await chip(ada.page, 'app-check', 'n1').waitFor();
+  await findNoderole(ada.page, 'app-check', 'n1').waitFor();
   await bo.to(bo.page.getByRole('button', { name: 'Commit' }));
   await bo.frame(400);
   await bo.page.getByRole('button', { name: 'Commit' }).click();
-  ada.says('5. Workers run the steps, until the actual state matches the desired state');
-  const done = chip(ada.page, 'app-check', 'n1').and(ada.page.locator('[data-state=active]'));
+  ada.describe('5. Workers run the steps, until the actual state matches the desired state');
+  const done = findNoderole(ada.page, 'app-check', 'n1').and(ada.page.locator('[data-state=active]'));
   for (let count = 0; count < 150 && !(await done.isVisible()); count += 1) await ada.frame(200);
   await done.waitFor();
   await ada.page.getByText('COMMITTED', { exact: true }).waitFor();
@@ -106,18 +106,18 @@ async function person(stage, role) {
   const page = await openPage(browser, gantry);
   await page.setViewportSize(viewport);
   await signIn(page, gantry, role);
-  let [text, held, x, y] = ['', '', viewport.width / 2, viewport.height / 2];
+  let [text, draggedNode, x, y] = ['', '', viewport.width / 2, viewport.height / 2];
   const frame = async (ms) => {
     await page.evaluate(() => document.fonts.ready);
     const png = await page.screenshot({ animations: 'disabled' });
-    await stage.evaluate(async ([source, text, held, x, y]) => {
+    await stage.evaluate(async ([source, text, draggedNode, x, y]) => {
       const image = document.querySelector('img');
       image.src = source;
       await image.decode();
       document.querySelector('p').textContent = text;
-      document.querySelector('b').textContent = held;
+      document.querySelector('b').textContent = draggedNode;
       for (const drawn of document.querySelectorAll('svg, b')) Object.assign(drawn.style, { left: `${x}px`, top: `${y}px` });
-    }, [`data:image/png;base64,${png.toString('base64')}`, text, held, x * scale, caption + y * scale]);
+    }, [`data:image/png;base64,${png.toString('base64')}`, text, draggedNode, x * scale, caption + y * scale]);
     frames.push({ png: await stage.screenshot(), ms });
   };
   const moveTo = async (newX, newY, steps) => {
@@ -138,8 +138,8 @@ async function person(stage, role) {
     frame,
     to,
     by: (dx, dy) => moveTo(x + dx, y + dy, 3),
-    says: (words) => (text = words),
-    holds: (node) => (held = node),
+    describe: (words) => (text = words),
+    drag: (node) => (draggedNode = node),
     click: async (element) => {
       await to(element);
       await element.click();

@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import { after, before, test } from 'node:test';
-import { assertAccessible, assertFits, assertQuiet, eachLook, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
+import { assertAccessible, assertFits, assertNoProblems, inEachVariant, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
 import { start } from './lib/gantry.mjs';
 import { propose, putRoleData, signIn, submit } from './lib/console.mjs';
 
@@ -26,7 +26,7 @@ after(async () => {
 });
 
 /** Calls the API as the user of the page. */
-async function ask(page, path, body) {
+async function callApi(page, path, body) {
   const [status, answer] = await page.evaluate(async ([path, body]) => {
     const how = body ? { method: 'POST', body: JSON.stringify(body), headers: { 'content-type': 'application/json', 'x-gantry': '1' } } : {};
     const response = await fetch(`/api/v1${path}`, how);
@@ -55,15 +55,15 @@ async function files(folder) {
 
 /** Submits edits on a deployment and returns the review's number. */
 async function proposed(page, deployment, title, edits) {
-  const { proposal } = await ask(page, `/deployments/${deployment}/proposals`, {});
-  const { proposal: { version } } = await ask(page, `/deployments/${deployment}/board`);
-  const { version: edited } = await ask(page, `/proposals/${proposal}/edits`, { version, edits });
-  const { review: submission } = await ask(page, `/proposals/${proposal}/submit`, { version: edited, title });
+  const { proposal } = await callApi(page, `/deployments/${deployment}/proposals`, {});
+  const { proposal: { version } } = await callApi(page, `/deployments/${deployment}/board`);
+  const { version: edited } = await callApi(page, `/proposals/${proposal}/edits`, { version, edits });
+  const { review: submission } = await callApi(page, `/proposals/${proposal}/submit`, { version: edited, title });
   return { proposal, version: edited, review: submission };
 }
 
 test('a review shows its impact and restarted steps', { timeout: 300_000 }, async (t) => {
-  const board = await ask(ada, '/deployments/web/board');
+  const board = await callApi(ada, '/deployments/web/board');
   const node = (name) => board.tray.find(({ short }) => short === name).node;
   const bind = (name, role) => ({ edit: 'bind', deployment: board.id, node: node(name), role });
   let review;
@@ -89,15 +89,15 @@ test('a review shows its impact and restarted steps', { timeout: 300_000 }, asyn
     await bo.evaluate(() => window.scrollTo(0, document.body.scrollHeight));
     for (const name of ['Approve', 'Commit']) {
       const box = await bo.getByRole('button', { name, exact: true }).boundingBox();
-      assert.ok(box.y >= 0 && box.y + box.height <= 900, `${name} at ${box.y}`);
+      assert.ok(box.y >= 0 && box.y + box.height <= 900, `${name} must be visible, but is at ${box.y}`);
     }
-    await ask(bo, `/reviews/${submission}/verdicts`, { kind: 'approve' });
-    await ask(bo, `/reviews/${submission}/commit`, {});
+    await callApi(bo, `/reviews/${submission}/verdicts`, { kind: 'approve' });
+    await callApi(bo, `/reviews/${submission}/commit`, {});
     for (let tries = 0; ; tries += 1) {
-      const { groups } = await ask(ada, '/deployments/web/board');
+      const { groups } = await callApi(ada, '/deployments/web/board');
       const { noderoles } = groups.flatMap(({ roles }) => roles).find(({ role }) => role === 'app-check');
       if (noderoles.some(({ state }) => state === 'active')) break;
-      assert.ok(tries < 120, 'it never came up');
+      assert.ok(tries < 120, 'the step did not become ACTIVE');
       await ada.waitForTimeout(500);
     }
   });
@@ -114,7 +114,7 @@ test('a review shows its impact and restarted steps', { timeout: 300_000 }, asyn
     await bo.getByText(/^Downstream:$/).waitFor();
     await bo.getByText('the disk was replaced').filter({ visible: true }).first().waitFor();
     await bo.getByText('The change removes nothing and destroys no data.').waitFor();
-    const json = await ask(bo, `/reviews/${review}/impact`);
+    const json = await callApi(bo, `/reviews/${review}/impact`);
     assert.equal(json.interrupted, json.restarts.count);
     await bo.locator('.outcome').getByRole('link', { name: `Show all ${json.restarts.count}` }).first().click();
     await bo.waitForURL(/tab=effects#restarts$/);
@@ -127,7 +127,7 @@ test('a review shows its impact and restarted steps', { timeout: 300_000 }, asyn
       await bo.locator('.tabs a[aria-current]').waitFor();
       if (tab === 'graph') await bo.locator('.graph-svg[role=group]').waitFor();
       await screenshot(bo, `review-${tab}`);
-      await eachLook(bo, () => assertFits(bo));
+      await inEachVariant(bo, () => assertFits(bo));
       await assertAccessible(bo);
     }
     await visit(bo, `/reviews/${review}?tab=graph`);
@@ -140,20 +140,20 @@ test('a review shows its impact and restarted steps', { timeout: 300_000 }, asyn
     await visit(bo, `/reviews/${review}`);
     const cards = await bo.locator('details.fold').count();
     await readAll(bo);
-    await bo.getByText(`You have viewed all ${cards} card`).waitFor();
-    const before = await ask(bo, `/reviews/${review}/viewed`);
+    await bo.getByText(`You have viewed all ${cards} change`).waitFor();
+    const before = await callApi(bo, `/reviews/${review}/viewed`);
     assert.equal(before.viewed.length, before.all);
-    const { proposal: { id: proposal, version } } = await ask(ada, '/deployments/web/board');
+    const { proposal: { id: proposal, version } } = await callApi(ada, '/deployments/web/board');
     const edits = [{ edit: 'set_noderole_data', node: node('n3'), noderole: 'app', data: { app: { greeting: 'Third' } } }];
-    const { version: edited } = await ask(ada, `/proposals/${proposal}/edits`, { version, edits });
-    const { review: submission } = await ask(ada, `/proposals/${proposal}/submit`, { version: edited, title: 'With a word of its own' });
-    const after = await ask(bo, `/reviews/${submission}/viewed`);
+    const { version: edited } = await callApi(ada, `/proposals/${proposal}/edits`, { version, edits });
+    const { review: submission } = await callApi(ada, `/proposals/${proposal}/submit`, { version: edited, title: 'With a word of its own' });
+    const after = await callApi(bo, `/reviews/${submission}/viewed`);
     assert.deepEqual([after.outdated.length, after.viewed.length], [1, before.viewed.length - 1]);
-    await ask(ada, `/proposals/${proposal}/discard`, { version: edited });
+    await callApi(ada, `/proposals/${proposal}/discard`, { version: edited });
   });
 
-  assertQuiet(ada);
-  assertQuiet(bo);
+  assertNoProblems(ada);
+  assertNoProblems(bo);
 });
 
 test('a change counts as viewed after scrolling', { timeout: 240_000 }, async (t) => {
@@ -162,10 +162,10 @@ test('a change counts as viewed after scrolling', { timeout: 240_000 }, async (t
   const lines = Array.from({ length: 400 }, (_, n) => `echo "line ${n} of a script that takes long to read"`);
   scripts['scripts/app/10-boot'] += `${lines.join('\n')}\n`;
   scripts['scripts/app/20-start'] += `echo ${'x'.repeat(4000)}\n`;
-  await ask(ada, '/barclamps', { files: scripts });
-  const system = await ask(ada, '/deployments/system/board');
-  await ask(ada, '/deployments/system/proposals', {});
-  const { versions } = await ask(ada, '/deployments/system/board');
+  await callApi(ada, '/barclamps', { files: scripts });
+  const system = await callApi(ada, '/deployments/system/board');
+  await callApi(ada, '/deployments/system/proposals', {});
+  const { versions } = await callApi(ada, '/deployments/system/board');
   const { hash } = versions.find(({ version }) => version === '1.long');
   const use = { edit: 'use_barclamp', deployment: system.id, barclamp: 'demo', version: hash };
   const { proposal, version, review: submission } = await proposed(ada, 'system', 'Long scripts', [use]);
@@ -204,14 +204,14 @@ test('a change counts as viewed after scrolling', { timeout: 240_000 }, async (t
   await t.test('scrolled to the end of every file', async () => {
     await readAll(bo);
     await marked.waitFor();
-    await bo.getByText(/^You have viewed all \d+ cards/).waitFor();
+    await bo.getByText(/^You have viewed all \d+ changes/).waitFor();
   });
 
   await t.test('a truncated file links to the full text', async () => {
     await card.getByText(/\[\d+ more characters are not shown\]/).first().waitFor();
     await card.getByText(/^This comparison is incomplete:/).first().waitFor();
     await screenshot(bo, 'review-scripts');
-    await eachLook(bo, () => assertFits(bo));
+    await inEachVariant(bo, () => assertFits(bo));
     await assertAccessible(bo);
     const whole = card.locator('tr.file').filter({ hasText: '20-start' }).getByRole('link', { name: 'Full file after' });
     const [tab] = await Promise.all([bo.context().waitForEvent('page'), whole.first().click()]);
@@ -222,10 +222,10 @@ test('a change counts as viewed after scrolling', { timeout: 240_000 }, async (t
 
   await t.test('the comparison fits the window', async () => {
     await visit(bo, `/reviews/${submission}?tab=checks`);
-    await eachLook(bo, () => assertFits(bo));
+    await inEachVariant(bo, () => assertFits(bo));
   });
-  await ask(ada, `/proposals/${proposal}/discard`, { version });
-  assertQuiet(bo);
+  await callApi(ada, `/proposals/${proposal}/discard`, { version });
+  assertNoProblems(bo);
 });
 
 test('a policy change can be viewed and discussed', { timeout: 120_000 }, async () => {
@@ -234,7 +234,7 @@ test('a policy change can be viewed and discussed', { timeout: 120_000 }, async 
   await visit(bo, `/reviews/${submission}`);
   const card = bo.getByRole('region', { name: 'Approval policy' });
   await card.getByText('viewed', { exact: true }).waitFor();
-  await bo.getByText('You have viewed all 1 card').waitFor();
+  await bo.getByText('You have viewed all 1 change').waitFor();
   await screenshot(bo, 'review-policy');
   await card.getByRole('link', { name: 'Comment on the policy, approvals for removal' }).click();
   await bo.getByLabel(/^Open a thread on the policy/).fill('Why two?');
@@ -243,34 +243,34 @@ test('a policy change can be viewed and discussed', { timeout: 120_000 }, async 
   await thread.getByText('the policy, /by_risk/removal').waitFor();
   await thread.getByRole('button', { name: 'Resolve' }).click();
   await bo.locator('.thread').getByText('resolved').waitFor();
-  await ask(ada, `/proposals/${proposal}/discard`, { version });
-  assertQuiet(bo);
+  await callApi(ada, `/proposals/${proposal}/discard`, { version });
+  assertNoProblems(bo);
 });
 
 test('a long summary shows severe entries first', { timeout: 120_000 }, async () => {
-  const board = await ask(ada, '/deployments/web/board');
+  const board = await callApi(ada, '/deployments/web/board');
   const child = (n) => (
     { edit: 'create_deployment', id: randomUUID(), phantom: randomUUID(), name: `web-in-the-branch-office-${n}`, parent: board.id }
   );
   const edits = [...Array.from({ length: 20 }, (_, n) => child(n)), { edit: 'activate_jig', jig: 'noop', active: false }];
   const { proposal, version, review: submission } = await proposed(ada, 'web', 'Twenty branch offices', edits);
   await visit(bo, `/reviews/${submission}`);
-  const says = bo.getByRole('region', { name: 'Impact summary' });
-  await says.getByText(/^Switches jig noop off/).waitFor();
-  const last = says.getByText(/^Creates web-in-the-branch-office-9 /);
+  const summary = bo.getByRole('region', { name: 'Impact summary' });
+  await summary.getByText(/^Turns jig noop off/).waitFor();
+  const last = summary.getByText(/^Creates web-in-the-branch-office-9 /);
   assert.ok(await last.isHidden());
   await screenshot(bo, 'review-long');
-  await says.getByText(/^Show all: \d+ more$/).click();
+  await summary.getByText(/^Show all: \d+ more$/).click();
   await last.waitFor();
   await screenshot(bo, 'review-long-open');
-  await eachLook(bo, () => assertFits(bo));
+  await inEachVariant(bo, () => assertFits(bo));
   await assertAccessible(bo);
-  await ask(ada, `/proposals/${proposal}/discard`, { version });
-  assertQuiet(bo);
+  await callApi(ada, `/proposals/${proposal}/discard`, { version });
+  assertNoProblems(bo);
 });
 
 test('a review works without JavaScript', { timeout: 120_000 }, async () => {
-  const board = await ask(ada, '/deployments/web/board');
+  const board = await callApi(ada, '/deployments/web/board');
   const data = { edit: 'set_role_data', deployment: board.id, role: 'app', data: { app: { greeting: 'Plain' } } };
   const { proposal, version, review: submission } = await proposed(ada, 'web', 'Read without scripts', [data]);
   const plain = await openPage(browser, { ...gantry, address: gantry.address, scripts: false });
@@ -279,7 +279,7 @@ test('a review works without JavaScript', { timeout: 120_000 }, async () => {
   await plain.getByText(/^Restarts .* active now:$/).waitFor();
   await plain.getByText(/viewed 0 of 1/).waitFor();
   await plain.getByRole('button', { name: 'Mark as viewed' }).click();
-  await plain.getByText(/viewed all 1 card/).waitFor();
+  await plain.getByText(/viewed all 1 change/).waitFor();
 
   // Without scripts, the board says what works, and what it shows works.
   await plain.context().clearCookies();
@@ -289,17 +289,17 @@ test('a review works without JavaScript', { timeout: 120_000 }, async () => {
   assert.ok(await plain.getByRole('button', { name: 'Add role' }).isHidden());
   assert.ok(await plain.getByRole('button', { name: 'Bind nodes to app', exact: true }).isHidden());
   await screenshot(plain, 'board-without-scripts');
-  await eachLook(plain, () => assertFits(plain));
+  await inEachVariant(plain, () => assertFits(plain));
   await plain.getByRole('button', { name: /^Undo “/ }).click();
   await plain.getByRole('button', { name: /^Redo “/ }).waitFor();
   await plain.context().close();
   await visit(ada, '/deployments/web');
   assert.ok(await ada.getByText('JavaScript is disabled').isHidden());
-  await ask(ada, `/proposals/${proposal}/discard`, { version: version + 1 });
+  await callApi(ada, `/proposals/${proposal}/discard`, { version: version + 1 });
 });
 
 test('undo on another author\'s board asks for confirmation', { timeout: 120_000 }, async () => {
-  const board = await ask(ada, '/deployments/web/board');
+  const board = await callApi(ada, '/deployments/web/board');
   const data = (greeting) => ({ edit: 'set_role_data', deployment: board.id, role: 'app', data: { app: { greeting } } });
   const { proposal, version } = await proposed(ada, 'web', 'Two words', [data('One'), data('Two')]);
   await visit(bo, '/deployments/web');
@@ -307,15 +307,15 @@ test('undo on another author\'s board asks for confirmation', { timeout: 120_000
   await bar.getByText(/^You are not an author of this proposal/).waitFor();
   await assertAccessible(bo);
   await screenshot(bo, 'board-no-author');
-  await eachLook(bo, () => assertFits(bo));
+  await inEachVariant(bo, () => assertFits(bo));
   await bo.keyboard.press('Control+z');
   await bar.getByText('Undo makes you an author of this proposal.').waitFor();
   await screenshot(bo, 'board-joining');
   await assertAccessible(bo);
   await bar.getByRole('button', { name: 'Cancel' }).click();
   await bar.getByText(/^You are not an author of this proposal/).waitFor();
-  const before = await ask(bo, '/deployments/web/board');
-  assert.deepEqual([before.proposal.version, before.proposal.authors], [version, ['ada']], 'nothing was taken back');
+  const before = await callApi(bo, '/deployments/web/board');
+  assert.deepEqual([before.proposal.version, before.proposal.authors], [version, ['ada']], 'no edit may be undone before the confirmation');
 
   await bar.getByRole('button', { name: /^Undo “/ }).click();
   await bo.keyboard.press('Enter');
@@ -326,8 +326,8 @@ test('undo on another author\'s board asks for confirmation', { timeout: 120_000
   await bar.getByRole('button', { name: /^Redo “/ }).waitFor({ state: 'detached' });
   await bar.getByText('ada; undone and redone by bo').waitFor();
   await ada.getByRole('region', { name: 'Open proposal' }).getByText('ada; undone and redone by bo').waitFor();
-  await ask(ada, `/proposals/${proposal}/discard`, { version: version + 2 });
-  assertQuiet(bo);
+  await callApi(ada, `/proposals/${proposal}/discard`, { version: version + 2 });
+  assertNoProblems(bo);
 });
 
 test('an unresolved thread blocks the gate', { timeout: 240_000 }, async (t) => {
@@ -360,10 +360,10 @@ test('an unresolved thread blocks the gate', { timeout: 240_000 }, async (t) => 
     await assertAccessible(bo);
     // The server renders the reader's verdict into the page, and hydration does not change it.
     const html = await bo.request.get(new URL(bo.url()).pathname).then((answer) => answer.text());
-    assert.ok(html.includes('You approved this'), 'the server says it');
+    assert.ok(html.includes('You approved this'), 'the HTML of the server must contain the approval');
     await visit(bo, bo.url());
     await bo.getByText(/^You approved this/).waitFor();
-    assertQuiet(bo);
+    assertNoProblems(bo);
   });
 
   await t.test('the author can reply, but cannot resolve the thread', async () => {
@@ -399,6 +399,6 @@ test('an unresolved thread blocks the gate', { timeout: 240_000 }, async (t) => 
     await screenshot(bo, 'review-since');
   });
 
-  assertQuiet(ada);
-  assertQuiet(bo);
+  assertNoProblems(ada);
+  assertNoProblems(bo);
 });

@@ -3,8 +3,8 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { assertAccessible, assertFits, assertQuiet, eachLook, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
-import { chip, commit, propose, putRoleData, row, signIn, submit } from './lib/console.mjs';
+import { assertAccessible, assertFits, assertNoProblems, inEachVariant, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
+import { findNoderole, commit, propose, putRoleData, row, signIn, submit } from './lib/console.mjs';
 import { start } from './lib/gantry.mjs';
 
 let browser;
@@ -30,7 +30,7 @@ test('a rollout fails, is retried and converges', { timeout: 600_000 }, async (t
     await ada.getByRole('button', { name: 'Bind nodes to app-check' }).click();
     await ada.getByRole('checkbox', { name: /^n1/ }).check();
     await ada.getByRole('button', { name: 'Bind 1 node' }).click();
-    await chip(ada, 'app-check', 'n1').waitFor();
+    await findNoderole(ada, 'app-check', 'n1').waitFor();
     await putRoleData(ada, 'app-check', { check: { fail: true } });
     await commit(bo, await submit(ada, 'A rollout that fails'));
     page = new URL(bo.url()).pathname;
@@ -51,12 +51,12 @@ test('a rollout fails, is retried and converges', { timeout: 600_000 }, async (t
     const states = row(bo, 'app-check').locator('.role-states');
     await states.getByText(/1 error/).waitFor();
     await states.locator('rect[data-state=error]').waitFor();
-    await chip(bo, 'app-check', 'n1').waitFor();
-    assert.equal(await chip(bo, 'app', 'n1').count(), 0, 'it is ACTIVE');
+    await findNoderole(bo, 'app-check', 'n1').waitFor();
+    assert.equal(await findNoderole(bo, 'app', 'n1').count(), 0, 'the ACTIVE noderole must not be listed');
   });
 
   await t.test('the page fits every window and is accessible', async () => {
-    await eachLook(ada, () => assertFits(ada));
+    await inEachVariant(ada, () => assertFits(ada));
     await assertAccessible(ada);
     await screenshot(ada, 'rollout');
   });
@@ -110,6 +110,6 @@ test('a rollout fails, is retried and converges', { timeout: 600_000 }, async (t
     await bo.getByText('Blueprint 999999 does not exist').first().waitFor();
   });
 
-  assertQuiet(ada);
-  assertQuiet(bo, /404/);
+  assertNoProblems(ada);
+  assertNoProblems(bo, /404/);
 });

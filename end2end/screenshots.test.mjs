@@ -7,31 +7,31 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { openBrowser, openPage, visit } from './lib/browser.mjs';
-import { chip, propose, row, signIn } from './lib/console.mjs';
-import { settle, something } from './lib/demo.mjs';
+import { findNoderole, propose, row, signIn } from './lib/console.mjs';
+import { commitPendingChange, exampleIds } from './lib/demo.mjs';
 import { start } from './lib/gantry.mjs';
-import { assertSmall, begin, differences, leftOver, mode } from './lib/screenshots.mjs';
+import { assertSizes, startBaselines, differences, unusedBaselines, mode } from './lib/screenshots.mjs';
 
 // Rows whose order or content differs each time: concurrent runs, and facts about this machine.
 // Column widths depend on their content.
-const ORDER = 'thead, tbody';
-const MACHINE = '[aria-label="Facts"] > :not(header)';
-const HOURS = '.overview svg:not(.icon)';
+const ROW_ORDER = 'thead, tbody';
+const MACHINE_FACTS = '[aria-label="Facts"] > :not(header)';
+const HOURS_CHART = '.overview svg:not(.icon)';
 // A card counts as viewed once its end was in the window, before or after the screenshot.
-const OPENED = '.seen, .pill.flat';
+const VIEWED_STATE = '.viewed-count, .pill.flat';
 // The root of a demo node is in the folder of this start. It is in the first row of the node.
-const ROOT = '.changes tbody tr:first-child td:nth-child(3)';
+const ROOT_FOLDER = '.changes tbody tr:first-child td:nth-child(3)';
 // The entry is sealed a moment later.
-const SEALED = 'tbody td:last-child';
-const LOOKED = '[aria-label="Health checks"] > :not(header)';
+const SEAL = 'tbody td:last-child';
+const HEALTH_CHECKS = '[aria-label="Health checks"] > :not(header)';
 // Runs are numbered in the order of queueing, and several are queued at once.
-const NUMBER = '.crumbs, .head .muted, [aria-label="Runs of this step"] .link-list';
+const RUN_NUMBERS = '.crumbs, .head .muted, [aria-label="Runs of this step"] .link-list';
 // The names and results of tasks depend on the machine and the moment.
-const TASKS = '[aria-label="Background tasks"] table';
+const BACKGROUND_TASKS = '[aria-label="Background tasks"] table';
 // Length and content of a run's output and input differ, so these take no space.
-const WRITTEN = '.log, [aria-labelledby="log-title"] header .muted, [aria-label="Data"] .inside';
+const RUN_DATA = '.log, [aria-labelledby="log-title"] header .muted, [aria-label="Data"] .padded';
 // The name of a worker has its machine and process.
-const WORKER = '.crumbs, h1, .head .muted, [aria-label="About this worker"] dd';
+const WORKER_NAME = '.crumbs, h1, .head .muted, [aria-label="About this worker"] dd';
 
 // Ids of the demo derive from names, so their order is fixed. `gone` lists content whose size
 // differs: output and results of runs, health checks of nodes, and the audit, which is longer after
@@ -55,11 +55,11 @@ const dragged = async (page) => {
 const previewed = (page) => page.getByText('Preview of the proposal').waitFor();
 
 /**
- * Name, path (from the results of `settle` and `something`), varying content, preparation, and
+ * Name, path (from the results of `commitPendingChange` and `exampleIds`), varying content, preparation, and
  * removed content.
  */
 const pages = [
-  ['overview', () => '/', [HOURS]],
+  ['overview', () => '/', [HOURS_CHART]],
   ['deployments', () => '/deployments'],
   ['board', ({ board }) => board],
   ['board-hold', ({ board }) => board, [], dialog('Put on hold…')],
@@ -68,33 +68,33 @@ const pages = [
   ['noderole-data', ({ noderole }) => `/noderoles/${noderole}/data`],
   ['nodes', () => '/nodes'],
   ['nodes-add', () => '/nodes', [], dialog('Add node')],
-  ['node', () => '/nodes/n1.demo.gantry.internal', [MACHINE, LOOKED]],
+  ['node', () => '/nodes/n1.demo.gantry.internal', [MACHINE_FACTS, HEALTH_CHECKS]],
   ['pending', () => '/pending'],
   ['reviews', () => '/reviews?state=any'],
-  ['reviews-empty', () => '/reviews?whose=mine&deployment=edge&filter=nothing'],
-  ['review', ({ review }) => review, [OPENED, ROOT]],
+  ['reviews-empty', () => '/reviews?involvement=mine&deployment=edge&filter=nothing'],
+  ['review', ({ review }) => review, [VIEWED_STATE, ROOT_FOLDER]],
   ['review-graph', ({ review }) => `${review}?tab=graph`],
   ['review-waves', ({ review }) => `${review}?tab=waves`],
   ['review-checks', ({ review }) => `${review}?tab=checks`],
-  ['review-discussion', ({ review }) => `${review}?tab=discussion`, [OPENED]],
+  ['review-discussion', ({ review }) => `${review}?tab=discussion`, [VIEWED_STATE]],
   ['review-missing', () => '/reviews/999999'],
   ['graphs', () => '/graphs'],
   ['graph', () => '/graph/edge'],
   ['graph-table', () => '/graph/edge?as=table'],
-  ['runs', () => '/runs?node=n5.demo.gantry.internal', [ORDER]],
-  ['run', ({ run }) => `/runs/${run}`, [NUMBER], undefined, [WRITTEN]],
+  ['runs', () => '/runs?node=n5.demo.gantry.internal', [ROW_ORDER]],
+  ['run', ({ run }) => `/runs/${run}`, [RUN_NUMBERS], undefined, [RUN_DATA]],
   ['runs-empty', () => '/runs?state=lost'],
-  ['audit', () => '/audit?action=sign_in', [SEALED]],
+  ['audit', () => '/audit?action=sign_in', [SEAL]],
   ['blueprints', () => '/blueprints'],
-  ['blueprints-compared', () => '/blueprints?from=1&to=2', [ROOT]],
+  ['blueprints-compared', () => '/blueprints?from=1&to=2', [ROOT_FOLDER]],
   ['catalog', () => '/catalog'],
   ['roles', () => '/catalog/roles'],
   ['role', () => '/catalog/roles/app'],
   ['role-graph', () => '/catalog/graph'],
   ['imports', () => '/catalog/imports'],
   ['search', () => '/search?q=web'],
-  ['workers', () => '/workers', [ORDER], undefined, [TASKS]],
-  ['worker', ({ worker }) => `/workers/${worker}`, [WORKER]],
+  ['workers', () => '/workers', [ROW_ORDER], undefined, [BACKGROUND_TASKS]],
+  ['worker', ({ worker }) => `/workers/${worker}`, [WORKER_NAME]],
   ['palette', () => '/deployments', [], palette],
   ['account', () => '/settings/account'],
   ['people', () => '/settings/people'],
@@ -136,17 +136,17 @@ test('every page matches its screenshots', { timeout: 600_000 }, async (t) => {
   const [ada, bo, stranger] = await Promise.all([1, 2, 3].map(() => openPage(browser, gantry)));
   await signIn(ada, gantry, 'author');
   await signIn(bo, gantry, 'reviewer');
-  const found = await settle(bo);
-  Object.assign(found, await something(bo, found.board));
+  const found = await commitPendingChange(bo);
+  Object.assign(found, await exampleIds(bo, found.board));
   const { workers } = await (await bo.request.get('/api/v1/workers')).json();
   found.worker = workers[0].id;
   await bo.context().close();
-  if (write) await begin(browser);
+  if (write) await startBaselines(browser);
   for (const [page, shown] of [[ada, pages], [ada, proposing], [stranger, outside]]) {
     if (shown === proposing) found.proposal = await proposed(page);
     for (const [name, address, hide, open = () => {}, gone = []] of shown) {
       await t.test(name, async () => {
-        const look = async () => {
+        const compare = async () => {
           await visit(page, address(found));
           await page.getByRole('heading', { level: 1 }).first().waitFor();
           await page.waitForLoadState('load');
@@ -154,13 +154,13 @@ test('every page matches its screenshots', { timeout: 600_000 }, async (t) => {
           return differences(page, name, { write, hide, gone });
         };
         // On the second attempt, pending responses have arrived. Real differences remain.
-        const differing = await retried(look);
-        assert.equal(differing.length, 0, `${differing.join('\n')}\nMeant so? GANTRY_WRITE=1 node --test end2end/screenshots.test.mjs`);
+        const differing = await retried(compare);
+        assert.equal(differing.length, 0, `${differing.join('\n')}\nIf this is intended, run GANTRY_WRITE=1 node --test end2end/screenshots.test.mjs`);
       });
     }
   }
-  await assertSmall();
-  assert.deepEqual(await leftOver([...pages, ...proposing, ...outside].map(([name]) => name)), [], 'baselines of no page: GANTRY_WRITE=1 writes all anew');
+  await assertSizes();
+  assert.deepEqual(await unusedBaselines([...pages, ...proposing, ...outside].map(([name]) => name)), [], 'baselines without a page: run with GANTRY_WRITE=1 to write all again');
 });
 
 /** Proposes changes on web and on a single node. Returns the path of the latter. */
@@ -168,16 +168,16 @@ async function proposed(page) {
   await visit(page, '/deployments/web');
   await propose(page);
   await page.locator('.tray').getByRole('button', { name: 'n1', exact: true }).dragTo(row(page, 'app').locator('.cell'));
-  await chip(page, 'app', 'n1').waitFor();
+  await findNoderole(page, 'app', 'n1').waitFor();
   await visit(page, '/nodes/n4.demo.gantry.internal');
   await page.getByRole('button', { name: /^Propose changes on n4/ }).click();
   await page.waitForURL(/\/proposals\/\d+/);
   return new URL(page.url()).pathname;
 }
 
-async function retried(look) {
-  const differing = await look();
+async function retried(compare) {
+  const differing = await compare();
   if (differing.length === 0) return differing;
   await new Promise((later) => setTimeout(later, 3_000));
-  return look();
+  return compare();
 }

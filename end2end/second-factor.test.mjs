@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { after, before, test } from 'node:test';
-import { assertAccessible, assertFits, eachLook, openBrowser, openPage, visit } from './lib/browser.mjs';
+import { assertAccessible, assertFits, inEachVariant, openBrowser, openPage, visit } from './lib/browser.mjs';
 import { signIn } from './lib/console.mjs';
 import { start } from './lib/gantry.mjs';
 
@@ -57,7 +57,7 @@ test('an authenticator app is set up, required and removed', { timeout: 300_000 
     const key = (await ada.getByRole('group', { name: 'Key' }).innerText()).trim();
     assert.match(key, /^([A-Z2-7]{4} ){7}[A-Z2-7]{4}$/);
     secret = key.replaceAll(' ', '');
-    await eachLook(ada, async () => {
+    await inEachVariant(ada, async () => {
       await assertFits(ada);
       await assertAccessible(ada);
     });

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { chmod, copyFile, cp, mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { assertFits, assertQuiet, eachLook, openBrowser, openPage, signIn, visit } from './lib/browser.mjs';
+import { assertFits, assertNoProblems, inEachVariant, openBrowser, openPage, useSignInLink, visit } from './lib/browser.mjs';
 import { binary, dataFolder, site, start } from './lib/gantry.mjs';
 
 let browser;
@@ -38,12 +38,12 @@ test('Gantry starts, stops and starts again', async (t) => {
   await t.test('each sign-in link works once', async () => {
     for (const role of ['author', 'reviewer']) {
       const page = await openPage(browser, gantry);
-      assert.equal(await signIn(page, gantry, role), 200);
+      assert.equal(await useSignInLink(page, gantry, role), 200);
       assert.doesNotMatch(page.url(), /sign-in/);
-      assertQuiet(page);
+      assertNoProblems(page);
 
       const second = await openPage(browser, gantry);
-      assert.equal(await signIn(second, gantry, role), 403);
+      assert.equal(await useSignInLink(second, gantry, role), 403);
       assert.match(second.url(), /sign-in/);
       assert.match(await second.getByRole('alert').innerText(), /already used/);
       await page.context().close();
@@ -54,8 +54,8 @@ test('Gantry starts, stops and starts again', async (t) => {
   await t.test('signed-out visitors see the sign-in page', async () => {
     const page = await openPage(browser, gantry);
     await visit(page, '/');
-    await eachLook(page, () => assertFits(page));
-    assertQuiet(page);
+    await inEachVariant(page, () => assertFits(page));
+    assertNoProblems(page);
     const plain = await openPage(browser, { ...gantry, address: gantry.address, scripts: false });
     await plain.goto('/');
     assert.notEqual((await plain.innerText('body')).trim(), '');
@@ -72,9 +72,9 @@ test('Gantry starts, stops and starts again', async (t) => {
     const again = await start({ name: 'smoke-again', data });
     try {
       assert.equal(again.signIns.length, links.length);
-      for (const { url } of again.signIns) assert.ok(!links.includes(url.replace(again.address, '')), 'the same link twice');
+      for (const { url } of again.signIns) assert.ok(!links.includes(url.replace(again.address, '')), 'a link must not be printed twice');
       const page = await openPage(browser, again);
-      assert.equal(await signIn(page, again, 'author'), 200);
+      assert.equal(await useSignInLink(page, again, 'author'), 200);
       await page.context().close();
     } finally {
       await again.stop();
@@ -100,7 +100,7 @@ test('an unprivileged account runs Gantry from a read-only folder', { skip: proc
   const gantry = await start({ name: 'ordinary-account', data, program, uid: nobody, gid: nobody, env });
   try {
     const page = await openPage(browser, gantry);
-    assert.equal(await signIn(page, gantry, 'author'), 200);
+    assert.equal(await useSignInLink(page, gantry, 'author'), 200);
     await page.context().close();
   } finally {
     await gantry.stop();

@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { assertAccessible, assertFits, assertQuiet, eachLook, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
+import { assertAccessible, assertFits, assertNoProblems, inEachVariant, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
 import { discard, propose, signIn } from './lib/console.mjs';
 import { start } from './lib/gantry.mjs';
 
@@ -30,8 +30,8 @@ const boxes = () => page.evaluate(() => {
     pending: '.head a[href^="/pending"]',
   };
   const rows = [...document.querySelectorAll('.row')].map((row) => [`row ${row.dataset.role}`, row]);
-  const chips = [...document.querySelectorAll('.grid [data-noderole]')].map((chip) => [`chip ${chip.dataset.noderole}`, chip]);
-  const all = [...Object.entries(named).map(([name, selector]) => [name, document.querySelector(selector)]), ...rows, ...chips];
+  const noderoles = [...document.querySelectorAll('.grid [data-noderole]')].map((element) => [`noderole ${element.dataset.noderole}`, element]);
+  const all = [...Object.entries(named).map(([name, selector]) => [name, document.querySelector(selector)]), ...rows, ...noderoles];
   return Object.fromEntries(all.map(([name, element]) => {
     const { x, y, width, height } = element.getBoundingClientRect();
     return [name, name === 'tray' || name === 'board' ? [x, y, width] : [x, y, width, height]];
@@ -44,23 +44,23 @@ test('a proposal that opens or closes moves nothing', { timeout: 120_000 }, asyn
     await visit(page, '/deployments/web');
     await page.evaluate(() => document.fonts.ready);
     const before = await boxes();
-    assert.ok(Object.keys(before).length > 8, 'there are rows');
+    assert.ok(Object.keys(before).length > 8, 'the board must have rows');
     const button = await page.getByRole('button', { name: 'Propose changes' }).boundingBox();
     const [x, y] = [button.x + button.width / 2, button.y + button.height / 2];
     await propose(page);
-    assert.deepEqual(await boxes(), before, `opened at ${width}`);
+    assert.deepEqual(await boxes(), before, `layout after opening a proposal at width ${width}`);
     // The pointer rests on the button of the next step, which is disabled until there are changes.
     const under = await page.evaluate(([x, y]) => document.elementFromPoint(x, y)?.closest('button')?.textContent.trim() ?? '', [x, y]);
-    assert.ok(under === '' || under === 'Review changes', `under the pointer at ${width}: ${under}`);
+    assert.ok(under === '' || under === 'Review changes', `button under the pointer at width ${width}: ${under}`);
     if (width === 1440) await screenshot(page, 'steady-open');
     await discard(page);
-    assert.deepEqual(await boxes(), before, `closed at ${width}`);
+    assert.deepEqual(await boxes(), before, `layout after closing the proposal at width ${width}`);
     if (width === 1440) await screenshot(page, 'steady-closed');
   }
   await page.setViewportSize({ width: 1440, height: 900 });
-  await eachLook(page, () => assertFits(page));
+  await inEachVariant(page, () => assertFits(page));
   await assertAccessible(page);
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('the proposal bar has one height for all edits', { timeout: 120_000 }, async () => {
@@ -70,17 +70,17 @@ test('the proposal bar has one height for all edits', { timeout: 120_000 }, asyn
     const tall = () => page.locator('.proposal').evaluate((bar) => bar.getBoundingClientRect().height);
     const before = await tall();
     await propose(page);
-    assert.equal(await tall(), before, `opened at ${width}`);
+    assert.equal(await tall(), before, `layout after opening a proposal at width ${width}`);
     await page.locator('.head').getByRole('button', { name: 'Add role' }).click();
     const dialog = page.getByRole('dialog', { name: 'Add role' });
     await dialog.getByRole('listitem').getByRole('button').first().click();
     await page.getByRole('button', { name: /^Undo “/ }).waitFor();
-    assert.equal(await tall(), before, `with an edit at ${width}`);
+    assert.equal(await tall(), before, `layout with an edit at width ${width}`);
     const bar = await page.locator('.proposal').boundingBox();
     for (const name of [/^Undo/, 'Discard', 'Review changes']) {
       const found = await page.locator('.proposal').getByRole('button', { name }).boundingBox();
-      assert.ok(found.x >= bar.x && found.x + found.width <= bar.x + bar.width, `${name} at ${width}`);
-      assert.ok(found.height >= 24 && found.width >= 24, `${name} at ${width}`);
+      assert.ok(found.x >= bar.x && found.x + found.width <= bar.x + bar.width, `${name} at width ${width}`);
+      assert.ok(found.height >= 24 && found.width >= 24, `${name} at width ${width}`);
     }
     if (width === 390) {
       await assertFits(page);
@@ -89,7 +89,7 @@ test('the proposal bar has one height for all edits', { timeout: 120_000 }, asyn
     await discard(page);
   }
   await page.setViewportSize({ width: 1440, height: 900 });
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('Back and Forward restore the scroll position', { timeout: 120_000 }, async () => {
@@ -120,7 +120,7 @@ test('Back and Forward restore the scroll position', { timeout: 120_000 }, async
   await page.getByRole('table').waitFor();
   await page.waitForFunction((nodes) => Math.abs(window.scrollY - nodes) <= 1, nodes, { timeout: 5_000 });
   await page.waitForTimeout(600);
-  assert.equal(await top(), nodes, 'and stays there');
+  assert.equal(await top(), nodes, 'the scroll position must stay');
   await page.unroute('**/call/nodes');
   await page.goForward();
   await page.getByRole('heading', { name: 'Catalog' }).waitFor();
@@ -131,7 +131,7 @@ test('Back and Forward restore the scroll position', { timeout: 120_000 }, async
   await page.waitForTimeout(400);
   assert.equal(await top(), 0);
   await page.setViewportSize({ width: 1440, height: 900 });
-  assertQuiet(page);
+  assertNoProblems(page);
 });
 
 test('a slow navigation shows a progress line', { timeout: 60_000 }, async () => {
@@ -142,14 +142,23 @@ test('a slow navigation shows a progress line', { timeout: 60_000 }, async () =>
     await new Promise((done) => (answer = done));
     await route.continue();
   });
+  // Measured in the page, because a busy machine delays this test.
+  await page.evaluate(() => addEventListener('click', () => {
+    const start = performance.now();
+    new MutationObserver((_, observer) => {
+      if (!document.querySelector('[role=progressbar]:not([hidden])')) return;
+      window.progressDelay = performance.now() - start;
+      observer.disconnect();
+    }).observe(document.body, { subtree: true, childList: true, attributes: true });
+  }, { once: true, capture: true }));
   await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Nodes' }).click();
-  await page.waitForTimeout(60);
-  assert.equal(await line.count(), 0, 'not at once');
   await line.waitFor();
+  const delay = await page.evaluate(() => window.progressDelay);
+  assert.ok(delay >= 60, `the progress line must not appear at once, but it did after ${delay} ms`);
   await page.locator('main[aria-busy=true]').waitFor();
   await assertAccessible(page);
   await screenshot(page, 'steady-progress');
-  assert.equal(await line.evaluate((line) => getComputedStyle(line, '::after').animationName), 'none', 'reduced motion');
+  assert.equal(await line.evaluate((line) => getComputedStyle(line, '::after').animationName), 'none', 'the progress line must not move with reduced motion');
   await page.emulateMedia({ reducedMotion: 'no-preference' });
   assert.equal(await line.evaluate((line) => getComputedStyle(line, '::after').animationName), 'progress');
   await page.emulateMedia({ reducedMotion: 'reduce' });
@@ -169,5 +178,5 @@ test('a slow navigation shows a progress line', { timeout: 60_000 }, async () =>
   answer();
   await line.waitFor({ state: 'hidden' });
   await page.unroute('**/call/nodes');
-  assertQuiet(page);
+  assertNoProblems(page);
 });

@@ -5,9 +5,9 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { assertQuiet, hydrated, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
+import { assertNoProblems, hydrated, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
 import { start } from './lib/gantry.mjs';
-import { chip, commit, discard, propose, putRoleData, row, signIn, submit, waitForState } from './lib/console.mjs';
+import { findNoderole, commit, discard, propose, putRoleData, row, signIn, submit, waitForState } from './lib/console.mjs';
 
 let browser;
 let gantry;
@@ -27,20 +27,20 @@ test('a dragged node becomes ACTIVE, fails and recovers', { timeout: 600_000 }, 
 
   await t.test('the author opens an idle deployment', async () => {
     const siblings = ada.locator('td.name:not([data-depth="0"])');
-    assert.ok((await siblings.count()) >= 2, 'two siblings');
+    assert.ok((await siblings.count()) >= 2, 'the board must list at least two siblings');
     await ada.getByRole('row').filter({ hasText: 'in review' }).first().waitFor();
     await ada.getByRole('row').filter({ has: ada.locator('td[data-depth="1"]') }).filter({ hasNotText: 'in review' })
       .getByRole('link').first().click();
     await ada.getByRole('button', { name: 'Propose changes' }).waitFor();
     await ada.evaluate(() => (window.neverReloaded = true));
-    assert.equal(await ada.locator('[draggable=true]').count(), 0, 'nothing can be dragged yet');
+    assert.equal(await ada.locator('[draggable=true]').count(), 0, 'nodes must not be draggable without a proposal');
   });
 
   await t.test('dragging highlights valid roles and binds the node', async () => {
     await propose(ada);
     await ada.locator('.board[data-planner=here]').waitFor();
-    const asked = [];
-    ada.on('request', (request) => request.url().endsWith('/call/bind-options') && asked.push(request.url()));
+    const requests = [];
+    ada.on('request', (request) => request.url().endsWith('/call/bind-options') && requests.push(request.url()));
     const node = ada.getByRole('button', { name: 'n1', exact: true });
     const from = await center(node);
     await ada.mouse.move(from.x, from.y);
@@ -51,24 +51,24 @@ test('a dragged node becomes ACTIVE, fails and recovers', { timeout: 600_000 }, 
     await ada.locator('[data-bindable]:not([data-drop])').first().waitFor({ state: 'detached' });
     const to = await center(target);
     await ada.mouse.move(to.x, to.y, { steps: 8 });
-    const said = target.locator('.drop-text');
-    await said.filter({ hasText: 'also adds' }).waitFor();
-    const promise = await said.textContent();
+    const preview = target.locator('.drop-text');
+    await preview.filter({ hasText: 'also adds' }).waitFor();
+    const promise = await preview.textContent();
     for (const part of ['noderoles', 'runtime', 'app', 'n1 moves from system to web', 'Wave ']) {
-      assert.ok(promise.includes(part), `"${promise}" says ${part}`);
+      assert.ok(promise.includes(part), `"${promise}" must contain ${part}`);
     }
     await ada.mouse.move(to.x + 1, to.y);
     await ada.mouse.up();
 
-    await chip(ada, 'app-check', 'n1').and(ada.locator('[data-state=proposed]')).waitFor();
-    await chip(ada, 'runtime', 'n1').and(ada.locator('[data-state=proposed]')).waitFor();
+    await findNoderole(ada, 'app-check', 'n1').and(ada.locator('[data-state=proposed]')).waitFor();
+    await findNoderole(ada, 'runtime', 'n1').and(ada.locator('[data-state=proposed]')).waitFor();
     const bar = ada.getByRole('region', { name: 'Open proposal' });
     await bar.getByText('1 edit').waitFor();
     assert.match(await bar.innerText(), /\+7 noderoles/);
     // The page's plan has the same hash as the server's, and the page did not ask the server for
     // it.
     await ada.locator('.board[data-planner=agreed]').waitFor();
-    assert.deepEqual(asked, [], 'the page planned by itself');
+    assert.deepEqual(requests, [], 'the browser must plan without a request');
   });
 
   await t.test('an existing noderole rejects the drop', async () => {
@@ -91,10 +91,10 @@ test('a dragged node becomes ACTIVE, fails and recovers', { timeout: 600_000 }, 
     await undo.waitFor();
     await ada.locator('h1').click();
     await ada.keyboard.press('Control+z');
-    await chip(ada, 'app-check', 'n1').waitFor({ state: 'detached' });
+    await findNoderole(ada, 'app-check', 'n1').waitFor({ state: 'detached' });
     await ada.getByRole('button', { name: /^Redo “bind n1 to app-check”/ }).waitFor();
     await ada.keyboard.press('Control+Shift+Z');
-    await chip(ada, 'app-check', 'n1').waitFor();
+    await findNoderole(ada, 'app-check', 'n1').waitFor();
   });
 
   await t.test('the author submits and cannot approve', async () => {
@@ -141,12 +141,12 @@ test('a dragged node becomes ACTIVE, fails and recovers', { timeout: 600_000 }, 
     await ada.getByText('COMMITTED', { exact: true }).waitFor();
     assert.equal(await ada.evaluate(() => window.neverReloaded), true, 'without a reload');
     const seen = await ada.evaluate(() => window.seenStates);
-    for (const state of ['blocked', 'transition', 'active']) assert.ok(seen.includes(state), `${state} among ${seen}`);
-    assertQuiet(ada, /403/); // the response to the request without the button
+    for (const state of ['blocked', 'transition', 'active']) assert.ok(seen.includes(state), `${state} is missing in ${seen}`);
+    assertNoProblems(ada, /403/); // the response to the request without the button
   });
 
   await t.test('a run shows its log and output', async () => {
-    await chip(ada, 'app', 'n1').click();
+    await findNoderole(ada, 'app', 'n1').click();
     const panel = ada.getByRole('complementary', { name: 'app on n1' });
     await panel.getByText('ACTIVE').first().waitFor();
     assert.match(ada.url(), /noderole=/);
@@ -170,7 +170,7 @@ test('a dragged node becomes ACTIVE, fails and recovers', { timeout: 600_000 }, 
     await ada.getByRole('checkbox', { name: /^n1/ }).check();
     await ada.getByRole('dialog').getByText(/\+ 1 noderole/).waitFor();
     await ada.getByRole('button', { name: 'Bind 1 node' }).click();
-    await chip(ada, 'proxy', 'n1').waitFor();
+    await findNoderole(ada, 'proxy', 'n1').waitFor();
     review = await submit(ada, 'See it fail');
     await commit(bo, review, ['/check', 'true']);
 
@@ -182,7 +182,7 @@ test('a dragged node becomes ACTIVE, fails and recovers', { timeout: 600_000 }, 
     const standing = ada.getByRole('list', { name: 'Steps by state' });
     await standing.getByRole('link', { name: /^\d+ blocked$/ }).waitFor();
     assert.match(await standing.getByRole('link', { name: /^\d+ error$/ }).getAttribute('href'), /pending\?deployment=web&reason=failed$/);
-    await chip(ada, 'app-check', 'n1').click();
+    await findNoderole(ada, 'app-check', 'n1').click();
     const panel = ada.getByRole('complementary', { name: 'app-check on n1' });
     await panel.getByText('told to fail').first().waitFor();
     await screenshot(ada, 'story-error');
@@ -191,7 +191,7 @@ test('a dragged node becomes ACTIVE, fails and recovers', { timeout: 600_000 }, 
     await panel.getByRole('link', { name: /^failed run/ }).nth(1).waitFor();
     await ada.keyboard.press('Escape');
     await panel.waitFor({ state: 'detached' });
-    await chip(ada, 'proxy', 'n1').click();
+    await findNoderole(ada, 'proxy', 'n1').click();
     await ada.getByRole('complementary').getByText(/app-check/).first().waitFor();
     await ada.getByRole('link', { name: 'Close' }).click();
   });
@@ -207,8 +207,8 @@ test('a dragged node becomes ACTIVE, fails and recovers', { timeout: 600_000 }, 
     await ada.getByRole('list', { name: 'Steps by state' }).getByText('error').waitFor({ state: 'detached' });
   });
 
-  assertQuiet(ada, /403/);
-  assertQuiet(bo);
+  assertNoProblems(ada, /403/);
+  assertNoProblems(bo);
 });
 
 test('the keyboard binds nodes with announcements', { timeout: 120_000 }, async () => {
@@ -237,13 +237,13 @@ test('the keyboard binds nodes with announcements', { timeout: 120_000 }, async 
   await page.locator('[data-over]').and(row(page, 'metrics')).waitFor();
   await page.keyboard.press('Enter');
   await hear(`binds ${name} to metrics`);
-  await chip(page, 'metrics', name).waitFor();
+  await findNoderole(page, 'metrics', name).waitFor();
 
   await page.keyboard.press('Control+z');
   await hear(`Undone: bind ${name} to metrics`);
-  await chip(page, 'metrics', name).waitFor({ state: 'detached' });
+  await findNoderole(page, 'metrics', name).waitFor({ state: 'detached' });
   await discard(page);
-  assertQuiet(page);
+  assertNoProblems(page);
   await page.context().close();
 });
 
@@ -260,8 +260,8 @@ test('Bind to… offers the valid nodes of a selection', { timeout: 120_000 }, a
   await dialog.getByRole('radio', { name: /^app / }).check();
   await dialog.getByText(/2 of 3 can be bound\. Cannot bind n1/).first().waitFor();
   await dialog.getByRole('button', { name: 'Bind 2 of 3 nodes' }).click();
-  await chip(page, 'app', 'n3').waitFor();
-  await chip(page, 'app', 'n4').waitFor();
+  await findNoderole(page, 'app', 'n3').waitFor();
+  await findNoderole(page, 'app', 'n4').waitFor();
 
   // By drag and drop: the dialog has every reason.
   for (const name of ['n3', 'n5', 'n6']) {
@@ -276,8 +276,8 @@ test('Bind to… offers the valid nodes of a selection', { timeout: 120_000 }, a
   await page.locator('[data-drop]').first().waitFor({ state: 'detached' });
 
   await discard(page);
-  await chip(page, 'app', 'n3').waitFor({ state: 'detached' });
-  assertQuiet(page);
+  await findNoderole(page, 'app', 'n3').waitFor({ state: 'detached' });
+  assertNoProblems(page);
   await page.context().close();
 });
 

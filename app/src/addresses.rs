@@ -5,8 +5,8 @@ use api::deployments::DeploymentState;
 use api::nodes::NodeState;
 use engine::cluster::NoderoleKey;
 use engine::ids::{
-    BarclampName, BlueprintNumber, DeploymentName, NodeId, NoderoleId, PersonId, ProposalId,
-    ReviewId, RoleName, RunId,
+    BarclampName, BlueprintNumber, DeploymentName, NodeId, NoderoleId, ProposalId, ReviewId,
+    RoleName, RunId,
 };
 
 pub const SIGN_IN: &str = "/sign-in";
@@ -96,8 +96,9 @@ pub fn board_for_policy(name: &str) -> String {
     format!("{}?ask=policy", board_by_name(name))
 }
 
-pub fn person(id: PersonId) -> String {
-    format!("{PEOPLE}/{id}")
+/// The page of a person or a service account. Their names need no encoding.
+pub fn person(name: &str) -> String {
+    format!("{PEOPLE}/{name}")
 }
 
 pub fn deployment(name: &DeploymentName) -> String {

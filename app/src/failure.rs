@@ -37,7 +37,8 @@ impl FromServerFnError for Failure {
                 503,
                 UNREACHABLE,
                 "Cannot reach the server",
-                "This page may be outdated, and your last action may have had no effect. Check your connection, then try again.",
+                "This page may be outdated, and your last action may have had no effect. Check \
+                 your connection, then try again.",
             ),
             E::Deserialization(_)
             | E::Args(_)

@@ -13,6 +13,9 @@ pub(crate) fn several(text: &str) -> Vec<String> {
 pub(crate) fn number<T: FromStr>(field: &str, text: &str) -> Result<T, Problem> {
     let text = text.trim();
     text.parse().map_err(|_| {
-        Problem::invalid(format!("Invalid value for {field}: {text:?} is not a whole number or is out of range. Enter another number."))
+        Problem::invalid(format!(
+            "Invalid value for {field}: {text:?} is not a whole number or is \
+            out of range. Enter another number."
+        ))
     })
 }

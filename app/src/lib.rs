@@ -6,7 +6,7 @@
 //! * [`pages`]: one module for each page, with its server functions. Each page is a separate
 //!   WebAssembly chunk that loads on the first visit ([`part`]).
 //! * [`frame`]: the navigation and header around the pages.
-//! * [`parts`]: shared components.
+//! * [`components`]: shared components.
 //! * [`graph`]: pictures of dependencies.
 //! * [`live`]: live updates.
 //!
@@ -25,7 +25,8 @@
 
 #[cfg(not(erase_components))]
 compile_error!(
-    "the flag `--cfg erase_components` is missing. Unset RUSTFLAGS, so that .cargo/config.toml applies."
+    "the flag `--cfg erase_components` is missing. Unset RUSTFLAGS, so that .cargo/config.toml \
+     applies."
 );
 
 pub mod addresses;
@@ -42,6 +43,7 @@ pub mod pages;
 mod part;
 pub mod passkey;
 pub mod permissions;
+mod piece;
 #[cfg(feature = "ssr")]
 pub mod request;
 #[cfg(feature = "ssr")]
@@ -68,7 +70,11 @@ pub fn shell(options: LeptosOptions) -> impl IntoView {
                 <meta name="viewport" content="width=device-width, initial-scale=1"/>
                 <meta name="color-scheme" content="light dark"/>
                 <link rel="icon" href="/favicon.svg" type="image/svg+xml"/>
-                <link rel="preload" href="/fonts/inter-latin-wght-normal.woff2" r#as="font" r#type="font/woff2" crossorigin="anonymous"/>
+                <link
+                    rel="preload"
+                    href="/fonts/inter-latin-wght-normal.woff2" r#as="font" r#type="font/woff2"
+                    crossorigin="anonymous"
+                />
                 <link rel="stylesheet" href=format!("/{}/gantry.css", options.site_pkg_dir)/>
                 <HydrationScripts options/>
                 {pages::sign_in::script()}
@@ -91,7 +97,11 @@ pub fn App() -> impl IntoView {
     provide_context(components::retry::Reconnects::start());
     provide_context(components::progress::Progress::start());
     view! {
-        <Title formatter=|title: String| if title.is_empty() { "Gantry".into() } else { format!("{title} · Gantry") }/>
+        <Title
+            formatter=|title: String| if title.is_empty() { "Gantry".into() } else {
+                format!("{title} · Gantry")
+            }
+        />
         <Router>
             <Routes fallback=pages::not_found::NotFound>
                 <Route path=path!("/sign-in") view=part::sign_in() ssr=SsrMode::Async/>
@@ -108,7 +118,11 @@ pub fn App() -> impl IntoView {
                     <Route path=path!("/graphs") view=part::graphs() ssr=SsrMode::Async/>
                     <Route path=path!("/graph/:name") view=part::graph() ssr=SsrMode::Async/>
                     <Route path=path!("/noderoles/:id") view=part::noderole() ssr=SsrMode::Async/>
-                    <Route path=path!("/noderoles/:id/data") view=part::noderole_values() ssr=SsrMode::Async/>
+                    <Route
+                        path=path!("/noderoles/:id/data")
+                        view=part::noderole_values()
+                        ssr=SsrMode::Async
+                    />
                     <Route path=path!("/runs/:id/data") view=part::run_values() ssr=SsrMode::Async/>
                     <Route path=path!("/reviews") view=part::reviews() ssr=SsrMode::Async/>
                     <Route path=path!("/reviews/:id") view=part::review() ssr=SsrMode::Async/>
@@ -116,24 +130,52 @@ pub fn App() -> impl IntoView {
                     <Route path=path!("/runs/:id") view=part::run() ssr=SsrMode::Async/>
                     <Route path=path!("/pending") view=part::pending() ssr=SsrMode::Async/>
                     <Route path=path!("/blueprints") view=part::blueprints() ssr=SsrMode::Async/>
-                    <Route path=path!("/blueprints/:number") view=part::blueprint() ssr=SsrMode::Async/>
+                    <Route
+                        path=path!("/blueprints/:number")
+                        view=part::blueprint()
+                        ssr=SsrMode::Async
+                    />
                     <Route path=path!("/catalog") view=part::catalog() ssr=SsrMode::Async/>
                     <Route path=path!("/catalog/roles") view=part::roles() ssr=SsrMode::Async/>
                     <Route path=path!("/catalog/roles/:name") view=part::role() ssr=SsrMode::Async/>
                     <Route path=path!("/catalog/graph") view=part::role_graph() ssr=SsrMode::Async/>
                     <Route path=path!("/catalog/imports") view=part::imports() ssr=SsrMode::Async/>
-                    <Route path=path!("/proposals/:id") view=part::node_proposal() ssr=SsrMode::Async/>
+                    <Route
+                        path=path!("/proposals/:id")
+                        view=part::node_proposal()
+                        ssr=SsrMode::Async
+                    />
                     <Route path=path!("/nodes") view=part::nodes() ssr=SsrMode::Async/>
                     <Route path=path!("/nodes/:name") view=part::node() ssr=SsrMode::Async/>
-                    <Route path=path!("/nodes/:name/health-checks") view=part::node_health_checks() ssr=SsrMode::Async/>
-                    <Route path=path!("/nodes/:name/noderoles") view=part::node_noderoles() ssr=SsrMode::Async/>
-                    <Route path=path!("/nodes/:name/results") view=part::node_results() ssr=SsrMode::Async/>
+                    <Route
+                        path=path!("/nodes/:name/health-checks")
+                        view=part::node_health_checks()
+                        ssr=SsrMode::Async
+                    />
+                    <Route
+                        path=path!("/nodes/:name/noderoles")
+                        view=part::node_noderoles()
+                        ssr=SsrMode::Async
+                    />
+                    <Route
+                        path=path!("/nodes/:name/results")
+                        view=part::node_results()
+                        ssr=SsrMode::Async
+                    />
                     <Route path=path!("/settings") view=part::account() ssr=SsrMode::Async/>
                     <Route path=path!("/settings/account") view=part::account() ssr=SsrMode::Async/>
                     <Route path=path!("/settings/people") view=part::people() ssr=SsrMode::Async/>
-                    <Route path=path!("/settings/people/:id") view=part::person() ssr=SsrMode::Async/>
+                    <Route
+                        path=path!("/settings/people/:id")
+                        view=part::person()
+                        ssr=SsrMode::Async
+                    />
                     <Route path=path!("/settings/policy") view=part::policy() ssr=SsrMode::Async/>
-                    <Route path=path!("/settings/services") view=part::services() ssr=SsrMode::Async/>
+                    <Route
+                        path=path!("/settings/services")
+                        view=part::services()
+                        ssr=SsrMode::Async
+                    />
                 </ParentRoute>
             </Routes>
         </Router>

@@ -15,41 +15,35 @@
 //! * **Hydration**: if the page's own chunk fails to load during hydration, the page reloads once.
 //!   After a second failure it remains as rendered by the server. Its links and forms work without
 //!   the module.
-//! * **Pieces**: content that is shown only on request (a board's panel, a review's graph) is a
-//!   separate chunk. If the address already requests it, it loads before hydration: the server's
-//!   rendering is hydrated at once or not at all.
+//! * **Pieces**: content that is shown only on request is a separate chunk
+//!   ([`piece`](crate::piece)). If the address already requests it, it loads before hydration: the
+//!   server's rendering is hydrated at once or not at all.
 //!
-//! To add a page, add a line to [`parts`] below and `view=part::NAME()` to its route. To add a
-//! piece, add a line to a [`pieces`].
+//! To add a page, add a line to [`parts`] below and `view=part::NAME()` to its route.
 
 use std::future::Future;
 
-use api::deployments::NoderoleView;
-use api::reviews::{Discussion, ReviewView, ReviewedNoderole};
-use api::views::graph::GraphView;
-use engine::blueprint::Anchor;
-use engine::ids::ReviewId;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos::wasm_split::{SplitLoaderError, wasm_split};
-#[cfg(feature = "ssr")]
-use leptos_meta::Link;
 use leptos_router::hooks::use_url;
 use leptos_router::location::Url;
 use leptos_router::{Lazy, LazyRoute};
 
 use crate::components::progress::{Load, use_progress};
-use crate::components::{Feed, ProblemNotice, Retry, problem_page};
+use crate::components::{Retry, problem_page};
 use crate::failure::{Failure, UNREACHABLE};
-use crate::frame;
-use crate::graph::address::Address;
-use crate::pages::review::{Detail, ReportResult};
+use crate::frame::server_functions;
+#[cfg(feature = "ssr")]
+use crate::piece::preload_in_head;
 
 /// `NAME: PAGE` defines a function `NAME` for the route of `PAGE`, a component below
-/// [`crate::pages`]. `NAME` is also the name of the chunk. `with CHUNK_BYTES if ASKED` (repeatable)
+/// [`crate::pages`]. `NAME` is also the name of the chunk. `with PIECE if DETECTOR` (repeatable)
 /// names a piece that an address may request, and the function that detects this.
 macro_rules! parts {
-    ($($name:ident: $($page:ident)::+ $(with $piece:ident if $($separator:ident)::+)*,)+) => {$(
+    (
+        $($name:ident: $($page:ident)::+ $(with $($piece:ident)::+ if $($detector:ident)::+)*,)+
+    ) => {$(
         mod $name {
             use super::*;
 
@@ -79,8 +73,8 @@ macro_rules! parts {
 
                 async fn preload() {
                     loaded(load()).await;
-                    $(if $crate::pages::$($separator)::+(&use_url().read_untracked()) {
-                        loaded($piece::load()).await;
+                    $(if $crate::pages::$($detector)::+(&use_url().read_untracked()) {
+                        loaded($crate::pages::$($piece)::+::load()).await;
                     })*
                     // Only after all pieces are loaded. Otherwise a page with a missing piece would
                     // reload forever.
@@ -100,7 +94,7 @@ parts! {
     audit: audit::Audit,
     blueprint: blueprint::BlueprintPage,
     blueprints: blueprints::Blueprints,
-    board: board::BoardPage with noderole_panel if board::has_panel,
+    board: board::BoardPage with noderole::noderole_panel if board::has_panel,
     catalog: catalog::Catalog,
     cluster_graph: graph::ClusterGraphPage,
     deployments: deployments::Deployments,
@@ -119,7 +113,7 @@ parts! {
     people: settings::people::People,
     person: settings::person::PersonPage,
     policy: settings::policy::PolicyPage,
-    review: review::ReviewPage with review_details if review::has_details_tab with review_discussion if review::has_discussion_tab with review_graph if review::has_graph_tab,
+    review: review::ReviewPage with review::review_details if review::has_details_tab with review::review_discussion if review::has_discussion_tab with review::review_graph if review::has_graph_tab,
     reviews: reviews::Reviews,
     role: role::RolePage,
     role_graph: role_graph::RoleGraphPage,
@@ -136,70 +130,11 @@ parts! {
     workers: workers::Workers,
 }
 
-/// `NAME(ARGUMENTS) VIEW` defines a function `NAME::shown`, which loads the piece and builds the
-/// view, and `NAME::load`, which preloads it. A module with its own pieces can invoke this macro,
-/// too.
-macro_rules! pieces {
-    ($($name:ident($($argument:ident: $kind:ty),*) $view:expr;)+) => {$(
-        pub(crate) mod $name {
-            use ::leptos::wasm_split::{SplitLoaderError, wasm_split};
-
-            use super::*;
-
-            #[wasm_split($name, fallible, wasm_split_path = ::leptos::wasm_split, preload(load))]
-            pub(crate) fn piece($($argument: $kind),*) -> Result<AnyView, SplitLoaderError> {
-                Ok($view.into_any())
-            }
-
-            pub(crate) async fn shown($($argument: $kind),*) -> AnyView {
-                #[cfg(feature = "ssr")]
-                $crate::part::preload_in_head(stringify!($name));
-                piece($($argument),*).await.unwrap_or_else(|_| $crate::part::load_error())
-            }
-        }
-    )+};
-}
-pub(super) use pieces;
-
-pieces! {
-    noderole_panel(first: NoderoleView, edited: Callback<()>) crate::pages::noderole::details(first, edited);
-    reviewed_noderole(first: ReviewedNoderole) crate::pages::review::noderole::opened(first);
-    review_details(which: Detail, review: RwSignal<ReviewView>, report: Resource<ReportResult>) which.view(review, report);
-    review_discussion(review: Feed<ReviewView>, discussion: Feed<Discussion>, about: Memo<Option<Anchor>>) crate::pages::review::discussion::discussion(review, discussion, about);
-    review_graph(first: GraphView, id: ReviewId, address: Memo<Address>) crate::pages::review::graph_of(first, id, address);
-}
-
-/// The message instead of a piece that cannot be loaded.
-pub(super) fn load_error() -> AnyView {
-    let problem = api::Problem::unavailable(
-        "This part of the page could not be loaded: the connection was lost, or Gantry was \
-         upgraded. Reload the page.",
-    );
-    // Nothing to retry: the button reloads the page.
-    view! { <ProblemNotice problem=Some(problem) retry=Retry::new()/> }.into_any()
-}
-
-/// Adds the preload links of a chunk to the page's head. The mechanism of leptos does not work
-/// here: another thread provides it while the page is already being built, so every second page
-/// would miss it. A module in one file has no chunks.
-#[cfg(feature = "ssr")]
-pub(super) fn preload_in_head(part: &str) {
-    let Some(split) = use_context::<leptos::WasmSplitManifest>() else { return };
-    let (folder, parts, loader) = split.0.get_value();
-    let Some(files) = parts.get(part) else { return };
-    for file in files {
-        let href = format!("{folder}/{file}.wasm");
-        // A tag for the head registers itself and renders nothing in place.
-        _ = view! { <Link rel="preload" href as_="fetch" type_="application/wasm" crossorigin="anonymous"/> }.to_html();
-    }
-    _ = view! { <Link rel="modulepreload" href=format!("{folder}/{loader}") crossorigin="anonymous"/> }.to_html();
-}
-
 /// The message instead of a page while its chunk cannot be loaded and the server is unreachable.
 /// The page opens when the server responds.
 fn away() -> impl IntoView {
-    let detail = "This page was not loaded before, and the server does not respond. Go back to return \
-                  to the previous page.";
+    let detail = "This page was not loaded before, and the server does not respond. Go back to \
+        return to the previous page.";
     let problem = api::Problem::new(503, UNREACHABLE, "Cannot reach the server", detail);
     let (retry, url) = (Retry::new(), use_url().get_untracked());
     wait_for_server(retry, url, problem.clone());
@@ -222,7 +157,7 @@ fn wait_for_server(retry: Retry, url: Url, problem: api::Problem) {
 }
 
 async fn is_unreachable() -> bool {
-    let answer = frame::server_functions::frame().await;
+    let answer = server_functions::frame().await;
     answer.is_err_and(|failure: Failure| failure.0.code == UNREACHABLE)
 }
 
@@ -252,10 +187,10 @@ fn go(url: &Url) {
     let location = window().location();
     let separator = if url.search().is_empty() { "" } else { "?" };
     let address = format!("{}{separator}{}{}", url.path(), url.search(), url.hash());
-    let here = location.href().is_ok_and(|href| href == format!("{}{address}", url.origin()));
+    let is_current = location.href().is_ok_and(|href| href == format!("{}{address}", url.origin()));
     // If this fails, the browser shows its own error.
     let _ = match is_hydrated() {
-        true if here => location.reload(),
+        true if is_current => location.reload(),
         true => location.assign(&address),
         false => match remember_reload(&address) {
             true => location.reload(),

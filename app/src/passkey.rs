@@ -33,11 +33,16 @@ async fn ask(method: &str, parser: &str, options: Value) -> Result<Value, String
     let credential = promise.ok_or(NO_SUPPORT)?.await.map_err(|error| explained(&error))?;
     // `JSON.stringify` calls `toJSON` of the credential.
     let text = JSON::stringify(&credential).map_err(|error| explained(&error))?;
-    serde_json::from_str(&String::from(text))
-        .map_err(|error| format!("Cannot read the passkey: the response of the browser is not valid JSON ({error}). Try again."))
+    serde_json::from_str(&String::from(text)).map_err(|error| {
+        format!(
+            "Cannot read the passkey: the response of the browser is not \
+            valid JSON ({error}). Try again."
+        )
+    })
 }
 
-const NO_SUPPORT: &str = "Passkeys do not work on this page. Open Gantry over HTTPS or at http://localhost, in a current browser.";
+const NO_SUPPORT: &str = "Passkeys do not work on this page. Open Gantry over HTTPS or at \
+    http://localhost, in a current browser.";
 
 /// Returns `None` if the browser lacks the function or hides it from this page.
 fn begun(method: &str, parser: &str, options: &Value) -> Result<Option<Promise>, JsValue> {

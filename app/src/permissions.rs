@@ -6,7 +6,7 @@
 use std::future::Future;
 
 use crate::failure::ServerResult;
-use crate::frame;
+use crate::frame::server_functions;
 
 /// The permission to propose changes, import barclamps and add nodes.
 pub const OPERATOR: &str = "operator";
@@ -16,7 +16,7 @@ pub async fn with_permission<T>(
     request: impl Future<Output = ServerResult<T>>,
     permission: &str,
 ) -> ServerResult<(T, bool)> {
-    let (found, frame) = (request.await?, frame::server_functions::frame().await?);
+    let (found, frame) = (request.await?, server_functions::frame().await?);
     Ok((
         found,
         frame.is_some_and(|frame| frame.me.permissions.iter().any(|word| word == permission)),

@@ -39,7 +39,8 @@ fn expects_page(request: &Parts) -> bool {
 pub(crate) fn ensure_displayable(subject: &str, alternative: &str) -> Result<(), api::Problem> {
     match use_context::<Parts>().is_some_and(|request| expects_page(&request)) {
         true => Err(api::Problem::invalid(format!(
-            "Cannot create {subject}: it is shown only once, and this needs JavaScript. Enable JavaScript or use {alternative}."
+            "Cannot create {subject}: it is shown only once, and this needs JavaScript. Enable \
+             JavaScript or use {alternative}."
         ))),
         false => Ok(()),
     }

@@ -11,7 +11,7 @@ use crate::components::badge::run_style;
 
 /// The action of a choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Act {
+pub enum ChoiceAction {
     /// Opens a page.
     Go(String),
     /// Opens a proposal on a deployment, or joins the open one, and opens its board.
@@ -27,7 +27,7 @@ pub struct Choice {
     /// A short description.
     pub about: String,
     pub icon: Icon,
-    pub act: Act,
+    pub action: ChoiceAction,
 }
 
 /// The pages of the navigation, the most visited ones first.
@@ -75,7 +75,7 @@ pub fn pages(text: &str) -> Vec<Choice> {
             name: word.to_owned(),
             about: "page".to_owned(),
             icon,
-            act: Act::Go(place.to_owned()),
+            action: ChoiceAction::Go(place.to_owned()),
         })
         .collect()
 }
@@ -86,18 +86,18 @@ pub fn commands(text: &str) -> Vec<Choice> {
         (
             "Propose changes: choose a deployment",
             Icon::Proposed,
-            Act::Go(addresses::DEPLOYMENTS.to_owned()),
+            ChoiceAction::Go(addresses::DEPLOYMENTS.to_owned()),
         ),
-        ("Theme: light", Icon::Light, Act::SetTheme(Some("light"))),
-        ("Theme: dark", Icon::Dark, Act::SetTheme(Some("dark"))),
-        ("Theme: system", Icon::System, Act::SetTheme(None)),
-        ("Sign out", Icon::Leave, Act::SignOut),
+        ("Theme: light", Icon::Light, ChoiceAction::SetTheme(Some("light"))),
+        ("Theme: dark", Icon::Dark, ChoiceAction::SetTheme(Some("dark"))),
+        ("Theme: system", Icon::System, ChoiceAction::SetTheme(None)),
+        ("Sign out", Icon::Leave, ChoiceAction::SignOut),
     ];
-    let command = |(name, icon, act): (&str, Icon, Act)| Choice {
+    let command = |(name, icon, action): (&str, Icon, ChoiceAction)| Choice {
         name: name.to_owned(),
         about: "command".to_owned(),
         icon,
-        act,
+        action,
     };
     all.into_iter().filter(|(name, ..)| has(name, text)).map(command).collect()
 }
@@ -121,21 +121,25 @@ pub fn search_text(text: &str) -> &str {
 
 /// The choices for a hit: its page and, for a deployment, a new proposal.
 pub fn offers(hit: &Hit) -> Vec<Choice> {
-    let choice =
-        |name: String, about: String, icon: Icon, act: Act| Choice { name, about, icon, act };
+    let choice = |name: String, about: String, icon: Icon, action: ChoiceAction| Choice {
+        name,
+        about,
+        icon,
+        action,
+    };
     match hit {
         Hit::Deployment { id, name } => vec![
             choice(
                 name.to_string(),
                 "deployment".into(),
                 Icon::Deployments,
-                Act::Go(addresses::deployment(name)),
+                ChoiceAction::Go(addresses::deployment(name)),
             ),
             choice(
                 format!("Propose changes on {name}"),
                 "command".into(),
                 Icon::Proposed,
-                Act::Propose(*id, name.clone()),
+                ChoiceAction::Propose(*id, name.clone()),
             ),
         ],
         Hit::Node { fqdn, deployment, .. } => {
@@ -143,7 +147,7 @@ pub fn offers(hit: &Hit) -> Vec<Choice> {
                 fqdn.clone(),
                 format!("node in {deployment}"),
                 Icon::Node,
-                Act::Go(addresses::node(fqdn)),
+                ChoiceAction::Go(addresses::node(fqdn)),
             )]
         }
         Hit::Role { role, barclamp } => {
@@ -152,7 +156,7 @@ pub fn offers(hit: &Hit) -> Vec<Choice> {
                 role.to_string(),
                 about,
                 Icon::Bind,
-                Act::Go(addresses::role_in(role, barclamp)),
+                ChoiceAction::Go(addresses::role_in(role, barclamp)),
             )]
         }
         Hit::Run { id, role, fqdn, state } => {
@@ -160,7 +164,7 @@ pub fn offers(hit: &Hit) -> Vec<Choice> {
                 format!("Run {id}: {role} on {fqdn}"),
                 run_state_name(*state),
                 Icon::Run,
-                Act::Go(addresses::run(*id)),
+                ChoiceAction::Go(addresses::run(*id)),
             )]
         }
         Hit::Review { id, title, deployment } => {
@@ -168,12 +172,17 @@ pub fn offers(hit: &Hit) -> Vec<Choice> {
                 title.clone(),
                 format!("review {id} on {deployment}"),
                 Icon::Review,
-                Act::Go(addresses::review(*id)),
+                ChoiceAction::Go(addresses::review(*id)),
             )]
         }
-        Hit::Person { id, name, service } => {
+        Hit::Person { name, service, .. } => {
             let about = if *service { "service account" } else { "person" };
-            vec![choice(name.clone(), about.into(), Icon::Person, Act::Go(addresses::person(*id)))]
+            vec![choice(
+                name.clone(),
+                about.into(),
+                Icon::Person,
+                ChoiceAction::Go(addresses::person(name)),
+            )]
         }
     }
 }
@@ -213,7 +222,7 @@ mod tests {
 
     #[test]
     fn propose_prefix_is_stripped_from_search() {
-        for (text, wanted) in [
+        for (text, expected) in [
             ("web", "web"),
             (" n1 ", "n1"),
             ("propose", ""),
@@ -222,7 +231,7 @@ mod tests {
             ("propose changes on web", "web"),
             ("proposer", "proposer"),
         ] {
-            assert_eq!(search_text(text), wanted, "{text}");
+            assert_eq!(search_text(text), expected, "{text}");
         }
     }
 }

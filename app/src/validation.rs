@@ -5,17 +5,17 @@
 
 use api::deployments::AttribView;
 use engine::data;
-use engine::data::fit::{Expected, unfit};
+use engine::data::fit::{Expected, layer_errors};
 use serde_json::{Map, Value};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct ValidationError {
     /// A position in the text or a JSON pointer. Empty: the whole document.
     pub at: String,
     pub detail: String,
 }
 
-impl Fault {
+impl ValidationError {
     fn new(at: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { at: at.into(), detail: detail.into() }
     }
@@ -25,14 +25,14 @@ impl Fault {
 ///
 /// # Errors
 /// The syntax error or violated limit, with its position.
-pub fn read(text: &str) -> Result<Value, Fault> {
+pub fn read(text: &str) -> Result<Value, ValidationError> {
     if text.trim().is_empty() {
         return Ok(Value::Object(Map::new()));
     }
     data::written::check(text).map_err(|error| parse_error(&error))?;
     let value: Value = serde_json::from_str(text).map_err(|error| parse_error(&error))?;
     if !value.is_object() {
-        return Err(Fault::new(
+        return Err(ValidationError::new(
             "",
             format!("Data must be a JSON object, {{…}}, not {}.", kind(&value)),
         ));
@@ -42,7 +42,7 @@ pub fn read(text: &str) -> Result<Value, Fault> {
 
 /// Checks the rules for every document: size limits, exact numbers, valid references and no
 /// deceptive characters.
-fn misfit(value: &Value) -> Option<Fault> {
+fn document_error(value: &Value) -> Option<ValidationError> {
     use data::DataError::{Inexact, InvalidReference, MisleadingText};
     let error = data::check_user_data(value).err()?;
     let at = match &error {
@@ -51,13 +51,13 @@ fn misfit(value: &Value) -> Option<Fault> {
         }
         _ => String::new(),
     };
-    Some(Fault::new(at, error.to_string()))
+    Some(ValidationError::new(at, error.to_string()))
 }
 
-fn parse_error(error: &serde_json::Error) -> Fault {
+fn parse_error(error: &serde_json::Error) -> ValidationError {
     let text = error.to_string();
-    let what = text.split(" at line").next().unwrap_or(&text).to_owned();
-    Fault::new(format!("line {}, column {}", error.line(), error.column()), what)
+    let message = text.split(" at line").next().unwrap_or(&text).to_owned();
+    ValidationError::new(format!("line {}, column {}", error.line(), error.column()), message)
 }
 
 /// Formats a value for editing.
@@ -88,9 +88,9 @@ pub struct Purpose {
 
 impl Purpose {
     /// All errors in a document, each with its position.
-    pub fn faults(&self, value: &Value) -> Vec<Fault> {
-        if let Some(fault) = misfit(value) {
-            return vec![fault];
+    pub fn errors(&self, value: &Value) -> Vec<ValidationError> {
+        if let Some(error) = document_error(value) {
+            return vec![error];
         }
         let expected = self.attribs.iter().filter_map(|attrib| {
             Some(Expected {
@@ -99,11 +99,12 @@ impl Purpose {
                 schema: attrib.schema.as_ref()?,
             })
         });
-        match unfit(value, &self.below, expected, self.is_last) {
-            Ok(found) => {
-                found.into_iter().map(|misfit| Fault::new(misfit.path, misfit.what)).collect()
-            }
-            Err(error) => vec![Fault::new("", error.to_string())],
+        match layer_errors(value, &self.below, expected, self.is_last) {
+            Ok(found) => found
+                .into_iter()
+                .map(|error| ValidationError::new(error.path, error.problem))
+                .collect(),
+            Err(error) => vec![ValidationError::new("", error.to_string())],
         }
     }
 }
@@ -260,9 +261,9 @@ pub fn put(document: &mut Value, pointer: &str, value: Option<Value>) {
     let mut keys: Vec<String> =
         pointer.split('/').skip(1).map(|key| key.replace("~1", "/").replace("~0", "~")).collect();
     let Some(last) = keys.pop() else { return };
-    let mut here = document;
+    let mut current = document;
     for key in keys {
-        here = match here {
+        current = match current {
             Value::Object(map) => {
                 if value.is_none() && !map.contains_key(&key) {
                     return;
@@ -276,7 +277,7 @@ pub fn put(document: &mut Value, pointer: &str, value: Option<Value>) {
             _ => return,
         };
     }
-    match (here, value) {
+    match (current, value) {
         (Value::Object(map), Some(value)) => drop(map.insert(last, value)),
         (Value::Object(map), None) => drop(map.remove(&last)),
         (Value::Array(items), value) => {
@@ -308,9 +309,9 @@ mod tests {
 
     #[test]
     fn missing_comma_is_reported_with_position() {
-        let fault = read("{\n  \"a\": 1\n  \"b\": 2\n}").unwrap_err();
-        assert_eq!(fault.at, "line 3, column 3");
-        assert!(fault.detail.contains("expected `,`"), "{}", fault.detail);
+        let error = read("{\n  \"a\": 1\n  \"b\": 2\n}").unwrap_err();
+        assert_eq!(error.at, "line 3, column 3");
+        assert!(error.detail.contains("expected `,`"), "{}", error.detail);
         assert!(read("[1]").unwrap_err().detail.contains("an array"));
         assert_eq!(read(" \n").unwrap(), json!({}));
     }
@@ -327,20 +328,20 @@ mod tests {
             ("{\"\u{200b}\": 1}", "/", "U+200B"),
             ("{\"p\": {\"$secret\": \"db\"}}", "/p", "not a valid reference to a secret"),
         ] {
-            let fault = purpose(vec![]).faults(&read(typed).unwrap()).remove(0);
-            assert!(fault.at == at && fault.detail.contains(part), "{typed}: {fault:?}");
+            let error = purpose(vec![]).errors(&read(typed).unwrap()).remove(0);
+            assert!(error.at == at && error.detail.contains(part), "{typed}: {error:?}");
         }
         for lost in ["1e-400", "9007199254740993", "0.10000000000000001"] {
-            let fault = read(&format!("{{\n \"n\": {lost}}}")).unwrap_err();
+            let error = read(&format!("{{\n \"n\": {lost}}}")).unwrap_err();
             assert!(
-                fault.at == "line 2, column 7" && fault.detail.contains("cannot be stored exactly"),
-                "{fault:?}"
+                error.at == "line 2, column 7" && error.detail.contains("cannot be stored exactly"),
+                "{error:?}"
             );
         }
         assert_eq!(
             ScalarType::Number.value("1e-400"),
             json!("1e-400"),
-            "an inexact number stays text, so the check reports it"
+            "a number that loses precision stays text, so that the check reports it"
         );
         assert_eq!(ScalarType::Number.value(" 1.50 "), json!(1.5));
         let twice = read("{\"a\": {\n  \"b\": 1,\n  \"b\": 2}}").unwrap_err();
@@ -354,20 +355,36 @@ mod tests {
     fn schema_violation_is_reported_with_its_path() {
         let of =
             purpose(vec![attrib("/x/y", json!({"type": "seq", "sequence": [{"type": "int"}]}))]);
-        let found = of.faults(&json!({"x": {"y": [1, "z"]}}));
-        assert_eq!(found, [Fault::new("/x/y/1", "is a string, but must be an integer")]);
+        let found = of.errors(&json!({"x": {"y": [1, "z"]}}));
+        assert_eq!(found, [ValidationError::new("/x/y/1", "is a string, but must be an integer")]);
         let secret = json!({"x": {"$secret": "db", "version": 1}});
-        assert_eq!(purpose(vec![attrib("/x", json!({"type": "str"}))]).faults(&secret), []);
+        assert_eq!(purpose(vec![attrib("/x", json!({"type": "str"}))]).errors(&secret), []);
         // The template sets the required key.
-        let half = json!({"type": "map", "mapping": {"port": {"type": "int", "required": true}, "name": {"type": "str"}}});
+        let half = json!(
+            {
+                "type": "map", "mapping": {
+                    "port": {"type": "int", "required": true},
+                    "name": {"type": "str"}
+                }
+            }
+        );
         let of = Purpose { below: json!({"a": {"port": 1}}), ..purpose(vec![attrib("/a", half)]) };
-        assert_eq!(of.faults(&json!({"a": {"name": "x"}})), []);
+        assert_eq!(of.errors(&json!({"a": {"name": "x"}})), []);
     }
 
     #[test]
     fn schema_maps_to_form_controls() {
-        let crowbar = json!({"type": "map", "mapping": {"port": {"type": "int", "required": true}, "=": {"type": "str"}}});
-        let other = json!({"type": "object", "required": ["port"], "properties": {"port": {"type": "integer"}}});
+        let crowbar = json!(
+            {
+                "type": "map", "mapping": {
+                    "port": {"type": "int", "required": true},
+                    "=": {"type": "str"}
+                }
+            }
+        );
+        let other = json!(
+            {"type": "object", "required": ["port"], "properties": {"port": {"type": "integer"}}}
+        );
         for schema in [crowbar, other] {
             let Entry::Fields(fields) = entry(&schema, 0) else { panic!("{schema}") };
             assert!(fields.len() == 1 && fields[0].key == "port" && fields[0].required, "{schema}");

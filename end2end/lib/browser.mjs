@@ -57,8 +57,8 @@ export async function openPage(browser, { address, width = 1440, scheme = 'light
   });
   page.on('requestfailed', (request) => {
     // Leaving a page aborts its requests, such as the live stream.
-    const why = request.failure()?.errorText;
-    if (why !== 'net::ERR_ABORTED') page.problems.push(`request: ${request.method()} ${request.url()}: ${why}`);
+    const reason = request.failure()?.errorText;
+    if (reason !== 'net::ERR_ABORTED') page.problems.push(`request: ${request.method()} ${request.url()}: ${reason}`);
   });
   return page;
 }
@@ -79,7 +79,7 @@ export async function visit(page, path) {
  * Signs a person in with a one-time link, by role or name, which leads to the start page. If the
  * link was already used, the page stays at the sign-in. The status of the response shows it.
  */
-export async function signIn(page, gantry, who) {
+export async function useSignInLink(page, gantry, who) {
   await page.goto(gantry.signIn(who));
   let status;
   const note = (response) => {
@@ -98,34 +98,49 @@ export async function signIn(page, gantry, who) {
 }
 
 /** Checks that the page had no unexpected problems. `expected` is a pattern for expected ones. */
-export function assertQuiet(page, expected = /(?!)/) {
+export function assertNoProblems(page, expected = /(?!)/) {
   assert.deepEqual(page.problems.filter((problem) => !expected.test(problem)), []);
 }
 
 /** Checks that nothing overflows horizontally. */
 export async function assertFits(page) {
-  const [wide, room] = await page.evaluate(() => [document.documentElement.scrollWidth, window.innerWidth]);
-  assert.ok(wide <= room, `${page.url()} is ${wide} px wide in a window of ${room} px`);
+  const [contentWidth, windowWidth] = await page.evaluate(() => [document.documentElement.scrollWidth, window.innerWidth]);
+  assert.ok(contentWidth <= windowWidth, `${page.url()} is ${contentWidth} px wide in a window of ${windowWidth} px`);
 }
 
 /** Takes screenshots in light and dark and in three widths: results/NAME-WIDTH-SCHEME.png. */
 export async function screenshot(page, name) {
   await mkdir(results, { recursive: true });
-  await eachLook(page, async (width, scheme) => {
+  await inEachVariant(page, async (width, scheme) => {
     await page.evaluate(() => document.fonts.ready);
-    await page.screenshot({ path: join(results, `${name}-${width}-${scheme}.png`), fullPage: true, animations: 'disabled' });
+    await capture(page, join(results, `${name}-${width}-${scheme}.png`));
   });
 }
 
+/**
+ * Takes a screenshot of the whole page. Retries once: after a change of the window's size, Chromium
+ * sometimes draws no frame on a busy machine, and the screenshot never ends.
+ */
+async function capture(page, path) {
+  const options = { path, fullPage: true, animations: 'disabled' };
+  try {
+    await page.screenshot(options);
+  } catch (error) {
+    if (error.name !== 'TimeoutError') throw error;
+    console.error(`The screenshot ${path} is taken again: ${error.message.split('\n')[0]}`);
+    await page.screenshot(options);
+  }
+}
+
 /** Does something in every width and color scheme, then restores the page. */
-export async function eachLook(page, look) {
+export async function inEachVariant(page, action) {
   const before = page.viewportSize();
   const scheme = await page.evaluate(() => (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light'));
   for (const [width, height] of Object.entries(widths)) {
     await page.setViewportSize({ width: Number(width), height });
     for (const colorScheme of schemes) {
       await page.emulateMedia({ colorScheme });
-      await look(Number(width), colorScheme);
+      await action(Number(width), colorScheme);
     }
   }
   await page.emulateMedia({ colorScheme: scheme });
@@ -150,9 +165,9 @@ export async function assertAccessible(page, { exclude = [] } = {}) {
       ),
       [exclude.map((selector) => [selector]), landmarks],
     );
-    const said = violations.flatMap(({ id, help, nodes }) =>
+    const messages = violations.flatMap(({ id, help, nodes }) =>
       nodes.map(({ target, failureSummary }) => `${id} (${help}) at ${target.join(' ')}: ${failureSummary}`));
-    assert.deepEqual(said, [], `${page.url()} in ${colorScheme}`);
+    assert.deepEqual(messages, [], `findings of ${page.url()} in ${colorScheme}`);
   }
   await page.emulateMedia({ colorScheme: scheme });
 }

@@ -1,15 +1,11 @@
 // Actions of people at the console, named as in the stories.
 
-import { hydrated, visit } from './browser.mjs';
+import { useSignInLink, visit } from './browser.mjs';
 
 /** Signs in with a one-time link and opens the deployments, where most stories begin. */
 export async function signIn(page, gantry, who) {
-  await page.goto(gantry.signIn(who));
-  const field = page.getByLabel('Link or token');
-  if (!(await field.inputValue())) await field.fill(gantry.signIn(who));
-  await page.getByRole('button', { name: 'Sign in with the link' }).click();
+  await useSignInLink(page, gantry, who);
   await page.waitForURL((url) => url.pathname === '/');
-  await hydrated(page);
   await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Deployments' }).click();
   await page.waitForURL(/\/deployments$/);
   return page;
@@ -21,13 +17,13 @@ export function row(page, role) {
 }
 
 /** A noderole in a role's cell. */
-export function chip(page, role, node) {
+export function findNoderole(page, role, node) {
   return page.locator(`[data-role="${role}"] [data-noderole]`).filter({ hasText: new RegExp(`^\\s*${node}\\b`) });
 }
 
 /** Waits until a noderole is in a state, without a reload. */
 export async function waitForState(page, role, node, state) {
-  await chip(page, role, node).and(page.locator(`[data-state=${state}]`)).waitFor({ timeout: 60_000 });
+  await findNoderole(page, role, node).and(page.locator(`[data-state=${state}]`)).waitFor({ timeout: 60_000 });
 }
 
 /** Opens a proposal on the current board. */
@@ -38,9 +34,9 @@ export async function propose(page) {
 }
 
 /** Opens the menu with other edits on the current board and chooses one. */
-export async function more(page, what) {
+export async function openEdit(page, name) {
   await page.locator('.head').getByRole('button', { name: 'More…' }).click();
-  await page.getByRole('dialog', { name: /^Propose changes on / }).getByRole('button', { name: new RegExp(`^${what}`) }).click();
+  await page.getByRole('dialog', { name: /^Propose changes on / }).getByRole('button', { name: new RegExp(`^${name}`) }).click();
 }
 
 /** Discards the open proposal, for the next test. */

@@ -8,7 +8,7 @@ import { visit } from './browser.mjs';
  * Approves and commits the pending change, and waits until its rollout ends. Returns `{ review,
  * board, target }`.
  */
-export async function settle(page) {
+export async function commitPendingChange(page) {
   await visit(page, '/reviews');
   const link = page.locator('main a[href^="/reviews/"]').first();
   await link.waitFor();
@@ -18,12 +18,12 @@ export async function settle(page) {
   await page.getByRole('button', { name: 'Commit' }).click();
   await page.waitForURL(/\/blueprints\/\d+$/);
   const board = await page.locator('main .head a[href^="/deployments/"]').getAttribute('href');
-  const target = await newest(page);
+  const target = await newestBlueprint(page);
   await converged(page, target);
   return { review, board, target };
 }
 
-async function newest(page) {
+async function newestBlueprint(page) {
   const answer = await page.request.get('/api/v1/blueprints');
   assert.equal(answer.status(), 200, await answer.text());
   return (await answer.json()).blueprints[0].number;
@@ -35,17 +35,17 @@ async function converged(page, target) {
     const answer = await page.request.get(`/api/v1/blueprints/${target}?wait=25`, { timeout: 40_000 });
     const { progress } = await answer.json();
     if (progress === 'converged') return;
-    assert.equal(progress, 'in_progress', `blueprint ${target}`);
+    assert.equal(progress, 'in_progress', `blueprint ${target} failed or is stuck`);
   }
-  assert.fail(`blueprint ${target} has not converged`);
+  assert.fail(`blueprint ${target} did not converge in time`);
 }
 
 /** The ids of an ACTIVE noderole on a board, a successful run, and a person. */
-export async function something(page, board) {
+export async function exampleIds(page, board) {
   await visit(page, board);
-  const chip = page.locator('[data-noderole][data-state=active]').first();
-  await chip.waitFor({ timeout: 60_000 });
-  const noderole = await chip.getAttribute('data-noderole');
+  const element = page.locator('[data-noderole][data-state=active]').first();
+  await element.waitFor({ timeout: 60_000 });
+  const noderole = await element.getAttribute('data-noderole');
   const answer = await page.request.get(`/api/v1/noderoles/${noderole}`);
   const { runs } = await answer.json();
   const me = await page.request.get('/api/v1/people/me');

@@ -44,7 +44,7 @@ export async function dataFolder() {
  * to listen on, for example that of an earlier start.
  */
 export async function start({ name = 'gantry', data, uid, gid, program = binary, env = {}, port = 0 } = {}) {
-  await access(program).catch(() => assert.fail(`${program} is not there: cargo build`));
+  await access(program).catch(() => assert.fail(`${program} does not exist: run cargo build`));
   const ownFolder = data === undefined;
   data ??= await dataFolder();
   const { DATABASE_URL, GANTRY_OWNER_URL, ...inherited } = process.env;
@@ -67,7 +67,7 @@ class Gantry {
   #ended;
   #ownFolder;
   #log = [];
-  #said = [];
+  #messages = [];
   #listeners = new Set();
 
   constructor({ name, child, data, ownFolder }) {
@@ -83,7 +83,7 @@ class Gantry {
       child.on('error', (error) => done({ error }));
       child.on('close', (code, signal) => done({ code, signal }));
     }).finally(() => running.delete(child));
-    createInterface({ input: child.stdout }).on('line', (line) => this.#hear(line));
+    createInterface({ input: child.stdout }).on('line', (line) => this.#readLine(line));
     createInterface({ input: child.stderr }).on('line', (line) => this.#log.push(line));
   }
 
@@ -104,7 +104,7 @@ class Gantry {
   /** A person's one-time link, by role ("author", "reviewer") or by name. */
   signIn(who) {
     const found = this.signIns.find(({ person, role }) => person === who || role === who);
-    assert.ok(found, `no sign-in for ${who} among ${JSON.stringify(this.signIns.map(({ person, role }) => [person, role]))}`);
+    assert.ok(found, `no sign-in link for ${who} in ${JSON.stringify(this.signIns.map(({ person, role }) => [person, role]))}`);
     return found.url;
   }
 
@@ -119,24 +119,24 @@ class Gantry {
 
   /** The first message with this `event`, past or future. */
   async event(kind, limit = 10_000) {
-    const heard = this.#said.find(({ event }) => event === kind);
-    if (heard) return heard;
-    let listen, timer;
-    const said = new Promise((found) => {
-      listen = (said) => said.event === kind && found(said);
-      this.#listeners.add(listen);
+    const past = this.#messages.find(({ event }) => event === kind);
+    if (past) return past;
+    let listener, timer;
+    const received = new Promise((resolve) => {
+      listener = (message) => message.event === kind && resolve(message);
+      this.#listeners.add(listener);
     });
-    const late = new Promise((_, failed) => {
-      timer = setTimeout(() => failed(this.#failure(`did not say "${kind}" within ${limit / 1000} s`)), limit);
+    const timeout = new Promise((_, reject) => {
+      timer = setTimeout(() => reject(this.#failure(`did not say "${kind}" within ${limit / 1000} s`)), limit);
     });
-    const over = this.#ended.then((end) => {
+    const ended = this.#ended.then((end) => {
       throw this.#failure(`ended before it said "${kind}" (${describe(end)})`);
     });
     try {
-      return await Promise.race([said, late, over]);
+      return await Promise.race([received, timeout, ended]);
     } finally {
       clearTimeout(timer);
-      this.#listeners.delete(listen);
+      this.#listeners.delete(listener);
     }
   }
 
@@ -144,8 +144,8 @@ class Gantry {
   async stop() {
     const end = await this.#end('SIGINT');
     if (end.code !== 0) throw this.#failure(`did not stop cleanly (${describe(end)})`);
-    const left = await processesThatName(this.data);
-    assert.deepEqual(left, [], `left running by ${this.name}`);
+    const left = await processesWith(this.data);
+    assert.deepEqual(left, [], `processes that ${this.name} left running`);
     if (this.#ownFolder) await rm(this.data, { recursive: true, force: true });
   }
 
@@ -163,20 +163,20 @@ class Gantry {
     return end;
   }
 
-  #hear(line) {
+  #readLine(line) {
     this.#log.push(line);
-    let said;
+    let message;
     try {
-      said = JSON.parse(line);
+      message = JSON.parse(line);
     } catch {
       return; // it is in the log, and the test times out
     }
-    this.#said.push(said);
-    for (const listen of [...this.#listeners]) listen(said);
+    this.#messages.push(message);
+    for (const listener of [...this.#listeners]) listener(message);
   }
 
-  #failure(what) {
-    return new Error(`${this.name} ${what}; the end of its log:\n${this.#log.slice(-40).join('\n')}`);
+  #failure(message) {
+    return new Error(`${this.name} ${message}; the end of its log:\n${this.#log.slice(-40).join('\n')}`);
   }
 
   async #keepLog() {
@@ -186,7 +186,7 @@ class Gantry {
 }
 
 /** Running processes with this text in their command line. */
-export async function processesThatName(text) {
+export async function processesWith(text) {
   const found = [];
   for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name))) {
     const line = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => ''); // may have ended

@@ -46,12 +46,12 @@ END $$;
 -- The deployments on hold, with their descendants.
 CREATE OR REPLACE FUNCTION deployments_on_hold() RETURNS TABLE (id uuid)
 LANGUAGE sql STABLE AS $$
-  WITH RECURSIVE held AS (
+  WITH RECURSIVE on_hold AS (
     SELECT d.id FROM deployment d WHERE d.on_hold_by IS NOT NULL
     UNION
-    SELECT d.id FROM deployment d JOIN held h ON d.parent = h.id
+    SELECT d.id FROM deployment d JOIN on_hold h ON d.parent = h.id
   )
-  SELECT h.id FROM held h
+  SELECT h.id FROM on_hold h
 $$;
 
 -- The workers that lease runs. A draining worker takes no further runs.
@@ -80,8 +80,8 @@ LANGUAGE sql STABLE AS $$
   ) r
 $$;
 
--- The limit of the steps in each concurrency group. A chunk starts after the previous one has ended. A
--- rolling group refills at once. free: the number of runs that may start; NULL: no limit.
+-- The limit of the steps in each concurrency group. A chunk starts after the previous one has
+-- ended. A rolling group refills at once. free: the number of runs that may start; NULL: no limit.
 CREATE OR REPLACE FUNCTION concurrency_group_admission()
 RETURNS TABLE (
   id bigint, deployment_id uuid, running bigint, free bigint, on_hold boolean, chunk boolean,
@@ -161,8 +161,8 @@ RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 -- Every step, each rule that would prevent its start if it is TODO, and the first of them in the
--- order of engine::anneal::PendingReason. reason is NULL if it may start. run_limit: the maximum number of
--- open runs.
+-- order of engine::anneal::PendingReason. reason is NULL if it may start. run_limit: the maximum
+-- number of open runs.
 CREATE OR REPLACE FUNCTION step_admission(run_limit bigint)
 RETURNS TABLE (
   step_id uuid, noderole_id uuid, node_id uuid, concurrency_group_id bigint, state text,
@@ -212,7 +212,7 @@ LANGUAGE sql STABLE AS $$
         SELECT node_reasons(s.needs, n.phantom, n.removed_in, n.available, n.alive, n.joined)
         FROM node n WHERE n.id = s.node_id) END AS node_reasons,
       s.node_id IN (
-        SELECT e.node_id FROM step e WHERE e.state = 'error' AND e.freezes_node) AS node_blocked,
+        SELECT e.node_id FROM step e WHERE e.state = 'error' AND e.blocks_node) AS node_blocked,
       s.concurrency_group_id IN (
         SELECT g.id FROM concurrency_group_admission() g WHERE g.on_hold) AS on_hold,
       NOT (SELECT r.enabled FROM run_admission(run_limit) r) AS paused,

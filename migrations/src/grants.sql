@@ -73,7 +73,7 @@ BEGIN
     'INSERT (node_id, kind, detail, token_id, address), DELETE ON node_report',
     'INSERT (deployment_id, node_id, kind, title, created_by) ON proposal',
     'UPDATE (title, state, version, updated_at, closed_at) ON proposal',
-    'INSERT (proposal_id, seq, actor, body, undone, gesture) ON edit',
+    'INSERT (proposal_id, seq, actor, body, undone, request_seq) ON edit',
     'UPDATE (undone, touched_by, dropped) ON edit',
     'INSERT (proposal_id, version, title, change_hash, effects_hash, policy_number,
              new_policy_hash, approvals_needed, epoch, root_hash, summary, risk, created_by) ON
@@ -144,7 +144,7 @@ BEGIN
     -- A guard calls it at the end of a commit. It records that commit and nothing else.
     'EXECUTE ON FUNCTION note_projected(bigint)',
     'EXECUTE ON FUNCTION seal_audit(int)',
-    'EXECUTE ON FUNCTION doubt_node(uuid)'
+    'EXECUTE ON FUNCTION reset_join_confirmation(uuid)'
   ] LOOP
     EXECUTE format('GRANT %s TO %I', granted, server);
   END LOOP;
@@ -198,7 +198,7 @@ BEGIN
                      error, since, not_before, node_up, node_fits, results, output, output_run,
                      input_hash, input_version, input_checked, stale) ON step',
     -- A trigger inserts and deletes the rows.
-    'SELECT, UPDATE (due_at, worker_id, leased_at, generation, state, failures, reran, detail,
+    'SELECT, UPDATE (due_at, worker_id, leased_at, generation, state, failures, caused_rerun, detail,
                      duration_ms, checked_at, changed_at, passes_until) ON role_check',
     'SELECT, INSERT (step_id, node_id, concurrency_group_id, generation, content_hash,
                      blueprint_number, epoch, exclusive, cause, cause_by, failures, lease_until)
@@ -246,7 +246,7 @@ BEGIN
     'SELECT (id, noderole_id, node_id, action, concurrency_group_id, jig, rank, priority,
              destructive, generation, state, since, not_before, pending, applied_generation,
              failures, cause, node_up, node_fits, stale, check_s) ON step',
-    'SELECT (step_id, node_id, due_at, generation, state, failures, reran, duration_ms, checked_at,
+    'SELECT (step_id, node_id, due_at, generation, state, failures, caused_rerun, duration_ms, checked_at,
              changed_at, passes_until) ON role_check',
     'SELECT (id, step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch,
              cause, failures, state, outcome, worker_id, queued_at, started_at, ended_at,

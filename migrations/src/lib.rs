@@ -6,8 +6,8 @@
 //! * The tables are created by one migration, `schema/*.sql`. Later changes are forward-only
 //!   migrations, each applied once. A database of a version before this schema is rejected
 //!   ([`Error::Unsupported`]).
-//! * Functions, triggers and grants (`admission.sql`, `guards.sql`, `guards/*.sql`, `grants.sql`)
-//!   are replaced by every [`migrate`]. So a database always has the guards that this build was tested with.
+//! * Functions, triggers and grants (`admission.sql`, `guards/*.sql`, `grants.sql`) are replaced by
+//!   every [`migrate`]. So a database always has the guards that this build was tested with.
 //! * The owner role runs the migrations. The server, the workers and monitoring have a role each
 //!   ([`Roles`]). These three own nothing and cannot disable a trigger. The server's role writes
 //!   intent, the worker's role writes progress, the metrics role reads counts.
@@ -130,9 +130,39 @@ const SCHEMA: &str = concat!(
 const GUARDS: &str = concat!(
     include_str!("admission.sql"),
     "\n",
+    include_str!("guards/triggers.sql"),
+    "\n",
     include_str!("guards/secrets.sql"),
     "\n",
-    include_str!("guards.sql"),
+    include_str!("guards/append_only.sql"),
+    "\n",
+    include_str!("guards/documents.sql"),
+    "\n",
+    include_str!("guards/permissions.sql"),
+    "\n",
+    include_str!("guards/blueprints.sql"),
+    "\n",
+    include_str!("guards/policies.sql"),
+    "\n",
+    include_str!("guards/proposals.sql"),
+    "\n",
+    include_str!("guards/reviews.sql"),
+    "\n",
+    include_str!("guards/verdicts.sql"),
+    "\n",
+    include_str!("guards/comments.sql"),
+    "\n",
+    include_str!("guards/intent.sql"),
+    "\n",
+    include_str!("guards/risks.sql"),
+    "\n",
+    include_str!("guards/moves.sql"),
+    "\n",
+    include_str!("guards/node_fits.sql"),
+    "\n",
+    include_str!("guards/runs.sql"),
+    "\n",
+    include_str!("guards/housekeeping.sql"),
     "\n",
     include_str!("guards/acting.sql"),
     "\n",

@@ -15,7 +15,7 @@ pub enum Refusal {
     ProposalChanged,
     /// GY006: another policy is in force.
     PolicyChanged,
-    /// GY007: approvals are missing, or a reviewer objects.
+    /// GY007: approvals are missing, or a reviewer requested changes.
     NotApproved,
     /// GY008: the review is from another epoch (a backup was restored since).
     EpochMismatch,
@@ -45,7 +45,7 @@ pub enum Refusal {
     /// GY020: the root folders of two local nodes overlap.
     RootFoldersOverlap,
     /// GY021: a deployment exceeds the depth limit of the tree.
-    TooLow,
+    TreeTooDeep,
     /// GY022: a review of a node-scoped proposal changes more than that node.
     OutsideScope,
     /// GY023: another node has this address or MAC address.
@@ -57,6 +57,11 @@ pub enum Refusal {
     InvalidGrantScope,
     /// GY026: a person gets the name that Gantry uses for itself.
     ReservedName,
+    /// GY027: a commit moves a deployment out of a hold.
+    LeavesHold,
+    /// GY028: a moved deployment has a noderole that waits for another one outside of its
+    /// ancestors.
+    ParentNotAbove,
     /// GY030: the connection or hints of a node with a document are changed outside a commit.
     NodeRecordOutsideCommit,
     /// GY031: the connection or hints of a node differ from its document.
@@ -116,7 +121,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    pub const ALL: [(&'static str, Self); 52] = [
+    pub const ALL: [(&'static str, Self); 54] = [
         ("GY001", Self::AppendOnly),
         ("GY002", Self::IntentOutsideCommit),
         ("GY003", Self::NotNextBlueprint),
@@ -137,12 +142,14 @@ impl Refusal {
         ("GY018", Self::DiscussionDenied),
         ("GY019", Self::CannotCommit),
         ("GY020", Self::RootFoldersOverlap),
-        ("GY021", Self::TooLow),
+        ("GY021", Self::TreeTooDeep),
         ("GY022", Self::OutsideScope),
         ("GY023", Self::DuplicateAddress),
         ("GY024", Self::LastAdmin),
         ("GY025", Self::InvalidGrantScope),
         ("GY026", Self::ReservedName),
+        ("GY027", Self::LeavesHold),
+        ("GY028", Self::ParentNotAbove),
         ("GY030", Self::NodeRecordOutsideCommit),
         ("GY031", Self::NodeRecordMismatch),
         ("GY032", Self::NodeBusy),

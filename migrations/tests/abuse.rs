@@ -32,7 +32,7 @@ async fn one_changed_byte_voids_approval() {
     other.documents[0].3 =
         Some(world.put("node", node_doc(world.n1, "n1.x.example", world.web, data)).await);
     assert_refused(
-        "another document",
+        "a commit of another document",
         world.commit(&other, review).await,
         Refusal::UnlistedDocuments,
     );
@@ -48,13 +48,21 @@ async fn empty_change_is_refused() {
     planned.documents.clear();
     let review = world.submit(&planned).await.unwrap();
     world.verdict(review, world.bo, "approve").await.unwrap();
-    assert_refused("empty", world.commit(&planned, review).await, Refusal::IncompleteReview);
+    assert_refused(
+        "an empty change",
+        world.commit(&planned, review).await,
+        Refusal::IncompleteReview,
+    );
 }
 
 #[tokio::test]
 async fn verdict_before_submission_is_refused() {
     let world = World::new().await;
-    assert_eq!(state(world.verdict(1, world.bo, "approve").await), "23503", "a future review");
+    assert_eq!(
+        state(world.verdict(1, world.bo, "approve").await),
+        "23503",
+        "the review does not exist yet"
+    );
     let planned = world.plan(world.web, world.ada).await;
     let mut tx = world.db.app().begin().await.unwrap();
     let sql =
@@ -71,7 +79,7 @@ async fn verdict_before_submission_is_refused() {
         .unwrap();
     let sql = "INSERT INTO verdict (review_id, person_id, kind) VALUES ($1, $2, 'approve')";
     let early = sqlx::query(sql).bind(id).bind(world.bo).execute(&mut *tx).await;
-    assert_refused("while it is being made", early, Refusal::ReviewSealed);
+    assert_refused("a verdict while the review is submitted", early, Refusal::ReviewSealed);
 }
 
 #[tokio::test]
@@ -81,12 +89,12 @@ async fn approval_does_not_apply_to_other_scope() {
     let planned = world.plan(world.storage, world.ada).await;
     let storage = world.submit(&planned).await.unwrap();
     assert_refused(
-        "storage by web's approval",
+        "a commit of storage with the approval of web",
         world.commit(&planned, web).await,
         Refusal::UnlistedDocuments,
     );
     assert_refused(
-        "storage by its own",
+        "a commit of storage without an approval",
         world.commit(&planned, storage).await,
         Refusal::NotApproved,
     );
@@ -103,13 +111,13 @@ async fn submitter_is_author() {
     let planned = NewReview { by: world.bo, ..world.plan(world.web, world.ada).await };
     let review = world.submit(&planned).await.unwrap();
     assert_refused(
-        "bo submitted",
+        "an approval by the submitter",
         world.verdict(review, world.bo, "approve").await,
         Refusal::VerdictByAuthor,
     );
     world.verdict(review, world.cy, "approve").await.unwrap();
     assert_refused(
-        "and isn't listed",
+        "a submitter who is not listed as an author",
         world.commit(&planned, review).await,
         Refusal::IncompleteReview,
     );
@@ -126,13 +134,13 @@ async fn undo_and_redo_make_author() {
     };
     world.owner(&touch(&format!("'{}'", world.bo))).await.unwrap();
     for fewer in ["", &format!("'{}'", world.cy)] {
-        assert_refused("forgotten", world.app(&touch(fewer)).await, Refusal::AppendOnly);
+        assert_refused("removing an author", world.app(&touch(fewer)).await, Refusal::AppendOnly);
     }
     world.owner(&touch(&format!("'{}', '{}'", world.cy, world.bo))).await.unwrap();
     let planned = world.plan_for(proposal, world.web, world.ada).await;
     let review = world.submit(&planned).await.unwrap();
     assert_refused(
-        "bo's verdict",
+        "a verdict of bo",
         world.verdict(review, world.bo, "approve").await,
         Refusal::VerdictByAuthor,
     );
@@ -145,13 +153,21 @@ async fn submission_commits_once_under_concurrency() {
     let (one, two) = tokio::join!(world.commit(&planned, review), world.commit(&planned, review));
     assert_eq!(usize::from(one.is_ok()) + usize::from(two.is_ok()), 1, "{one:?} {two:?}");
     assert_eq!(world.head().await, 2);
-    assert_refused("once more", world.commit(&planned, review).await, Refusal::ProposalChanged);
+    assert_refused(
+        "a second commit",
+        world.commit(&planned, review).await,
+        Refusal::ProposalChanged,
+    );
     let by_hand = format!(
         "INSERT INTO blueprint (number, parent, kind, root, review_id, enabled, epoch, committed_by)
          SELECT 3, 2, 'change', root, {review}, true, 1, '{}' FROM blueprint WHERE number = 2",
         world.ada
     );
-    assert_refused("as the next target", world.app(&by_hand).await, Refusal::ProposalChanged);
+    assert_refused(
+        "the same review as the next blueprint",
+        world.app(&by_hand).await,
+        Refusal::ProposalChanged,
+    );
 }
 
 #[tokio::test]
@@ -167,12 +183,12 @@ async fn committer_needs_current_permission() {
     }
     let nobody = "INSERT INTO blueprint (number, parent, kind, root, enabled, epoch)
                   SELECT 2, 1, 'switch', root, false, 1 FROM blueprint";
-    assert_refused("nobody", world.app(nobody).await, Refusal::CannotCommit);
+    assert_refused("a commit without a person", world.app(nobody).await, Refusal::CannotCommit);
     world
         .owner("UPDATE person SET permissions = '{reviewer}', disabled = false WHERE name = 'ada'")
         .await
         .unwrap();
-    assert_refused("a reviewer switches", world.switch(false).await, Refusal::CannotCommit);
+    assert_refused("a switch by a reviewer", world.switch(false).await, Refusal::CannotCommit);
     world.commit(&planned, review).await.unwrap();
 }
 
@@ -205,13 +221,13 @@ async fn policy_change_satisfies_old_and_new_policy() {
         ..planned.clone()
     };
     assert_refused(
-        "one is too few for it",
+        "one approval, which the new policy does not allow",
         world.submit(&brings(&stricter, 1)).await,
         Refusal::IncompleteReview,
     );
     let risky = NewReview { risk: vec!["destructive".into()], ..brings(&weaker, 1) };
     assert_refused(
-        "one is too few before it",
+        "one approval, which the old policy does not allow",
         world.submit(&risky).await,
         Refusal::IncompleteReview,
     );
@@ -234,7 +250,7 @@ async fn policy_change_satisfies_old_and_new_policy() {
     world.verdict(review, world.cy, "approve").await.unwrap();
     let mut tx = world.db.app().begin().await.unwrap();
     let refused = commit_policy(&world, &mut tx, &planned, review, &weaker).await;
-    assert_refused("another policy than the reviewed one", refused, Refusal::IntentOutsideCommit);
+    assert_refused("a policy that was not reviewed", refused, Refusal::IntentOutsideCommit);
     drop(tx);
     let mut tx = world.db.app().begin().await.unwrap();
     commit_policy(&world, &mut tx, &planned, review, &stricter).await.unwrap();
@@ -242,13 +258,17 @@ async fn policy_change_satisfies_old_and_new_policy() {
 
     // Approvals under the old policy do not apply under the new one.
     assert_refused(
-        "approved under policy 1",
+        "an approval under the old policy",
         world.commit(&other, before).await,
         Refusal::PolicyChanged,
     );
     let version = world.edit(other.proposal, world.ada).await.unwrap();
     let again = NewReview { version, policy: 2, ..other };
-    assert_refused("one is too few now", world.submit(&again).await, Refusal::IncompleteReview);
+    assert_refused(
+        "one approval under the new policy",
+        world.submit(&again).await,
+        Refusal::IncompleteReview,
+    );
 }
 
 #[tokio::test]
@@ -270,8 +290,16 @@ async fn policy_raised_during_commit_counts() {
     };
     let (late, raised) = tokio::join!(world.commit(&other, before), raise);
     raised.unwrap();
-    assert_refused("it read the head too early", late, Refusal::NotNextBlueprint);
-    assert_refused("and then", world.commit(&other, before).await, Refusal::PolicyChanged);
+    assert_refused(
+        "a commit that read the head before the policy change",
+        late,
+        Refusal::NotNextBlueprint,
+    );
+    assert_refused(
+        "a commit after the policy change",
+        world.commit(&other, before).await,
+        Refusal::PolicyChanged,
+    );
 }
 
 #[tokio::test]
@@ -305,7 +333,11 @@ async fn destructive_step_without_its_risk_is_refused() {
     let sql = "UPDATE step SET destructive = true, generation = $2 WHERE node_id = $1";
     let destructive = sqlx::query(sql).bind(world.n1).bind(number).execute(&mut *tx).await;
     // A named risk cannot make a step destructive if its role is not.
-    assert_refused("its role says otherwise", destructive, Refusal::ProjectionMismatch);
+    assert_refused(
+        "a destructive flag that differs from the role",
+        destructive,
+        Refusal::ProjectionMismatch,
+    );
 }
 
 #[tokio::test]
@@ -350,12 +382,16 @@ async fn jig_switch_without_its_risk_is_refused() {
         commit
     };
     let off = doc("", &["script"]).await;
-    assert_refused("unnamed", commit(off.clone(), &["removal"]).await, Refusal::IncompleteReview);
+    assert_refused(
+        "a disabled jig without its risk",
+        commit(off.clone(), &["removal"]).await,
+        Refusal::IncompleteReview,
+    );
     commit(off, &["halt"]).await.unwrap();
-    // It stays off while other parts of the document change, and can be switched on again.
+    // It stays off while other parts of the document change, and can be turned on again.
     commit(doc("another", &["script"]).await, &[]).await.unwrap();
     assert_refused(
-        "one more",
+        "one more disabled jig without its risk",
         commit(doc("", &["script", "noop"]).await, &[]).await,
         Refusal::IncompleteReview,
     );
@@ -367,7 +403,7 @@ async fn changed(
     world: &World,
     node: (Uuid, &str, Uuid),
     noderoles: Value,
-    beside: &[Uuid],
+    others: &[Uuid],
     risk: &[&str],
 ) -> (NewReview, i64) {
     let mut planned = world.plan(world.web, world.ada).await;
@@ -379,7 +415,7 @@ async fn changed(
         old,
         Some(world.put("node", node_doc(id, fqdn, deployment, noderoles)).await),
     )];
-    for deployment in beside {
+    for deployment in others {
         planned.base.push((*deployment, world.head_no(*deployment).await));
     }
     planned.root = world.root_with(&planned).await;
@@ -413,7 +449,11 @@ async fn removal_without_its_risk_is_refused() {
     let world = World::new().await;
     let n1 = (world.n1, "n1.x.example", world.web);
     let (hidden, review) = changed(&world, n1, json!({}), &[], &["rerun", "move"]).await;
-    assert_refused("a noderole", world.commit(&hidden, review).await, Refusal::IncompleteReview);
+    assert_refused(
+        "removal of a noderole",
+        world.commit(&hidden, review).await,
+        Refusal::IncompleteReview,
+    );
     discard(&world, &hidden).await;
 
     let mut node = world.plan(world.web, world.ada).await;
@@ -421,10 +461,14 @@ async fn removal_without_its_risk_is_refused() {
     node.root = world.root_with(&node).await;
     let review = world.submit(&node).await.unwrap();
     world.verdict(review, world.bo, "approve").await.unwrap();
-    assert_refused("a node", world.commit(&node, review).await, Refusal::IncompleteReview);
+    assert_refused(
+        "removal of a node",
+        world.commit(&node, review).await,
+        Refusal::IncompleteReview,
+    );
     discard(&world, &node).await;
 
-    let shop = ChildDeployment::made(&world).await;
+    let shop = ChildDeployment::create(&world).await;
     let mut planned = world.plan(world.web, world.ada).await;
     let [doc, phantom] = shop.docs.clone().map(Some);
     planned.documents =
@@ -436,7 +480,7 @@ async fn removal_without_its_risk_is_refused() {
     let root = world.root_with(&planned).await;
     let mut tx = world.db.app().begin().await.unwrap();
     assert_refused(
-        "a deployment",
+        "removal of a deployment",
         world.insert_blueprint(&mut tx, review, &root).await,
         Refusal::IncompleteReview,
     );
@@ -484,18 +528,18 @@ async fn document_risks_are_found_with_any_plan() {
     world.put_bytes("script", b"#!/bin/sh\n".to_vec()).await;
     let app = json!({"app": {"deployment": world.web, "data": {"port": 1}}});
     let (_, review) = changed(&world, n1, app, &[], &["removal", "move"]).await;
-    for kept in ["enable_nestloop", "enable_hashjoin", "enable_mergejoin"] {
+    for setting in ["enable_nestloop", "enable_hashjoin", "enable_mergejoin"] {
         let mut tx = world.db.app().begin().await.unwrap();
         let others = "SELECT set_config(name, (name = $1)::text, true)
                       FROM unnest(ARRAY['enable_nestloop', 'enable_hashjoin', 'enable_mergejoin']) AS name";
-        sqlx::query(others).bind(kept).execute(&mut *tx).await.unwrap();
+        sqlx::query(others).bind(setting).execute(&mut *tx).await.unwrap();
         let risks: Vec<String> =
             sqlx::query_scalar("SELECT risk FROM risks_of_documents($1) ORDER BY risk")
                 .bind(review)
                 .fetch_all(&mut *tx)
                 .await
                 .unwrap();
-        assert!(risks.contains(&"rerun".to_owned()), "{kept}: {risks:?}");
+        assert!(risks.contains(&"rerun".to_owned()), "{setting}: {risks:?}");
     }
 }
 
@@ -510,18 +554,18 @@ async fn rerun_without_its_risk_is_refused() {
         app.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         json!({ "app": app })
     };
-    for (what, more) in [
+    for (case, more) in [
         ("other data", json!({"data": {"port": 1}})),
         ("another role", json!({"role": other})),
-        ("asked for", json!({"reruns": 1})),
-        ("asked for, of a role that keeps", json!({"reruns": 1, "role": keeps})),
+        ("a requested run", json!({"reruns": 1})),
+        ("a requested run of a role that retains its result", json!({"reruns": 1, "role": keeps})),
     ] {
         let (hidden, review) = changed(&world, n1, app(more), &[], &["removal", "move"]).await;
         // Refused before any row changes.
         let root = world.root_with(&hidden).await;
         let mut tx = world.db.app().begin().await.unwrap();
         assert_refused(
-            what,
+            case,
             world.insert_blueprint(&mut tx, review, &root).await,
             Refusal::IncompleteReview,
         );
@@ -554,7 +598,7 @@ async fn rerun_without_its_risk_is_refused() {
     };
     of_web(json!({}), &[]).await.unwrap();
     assert_refused(
-        "the deployment's data",
+        "a change of the deployment's data",
         of_web(json!({"port": 1}), &["removal"]).await,
         Refusal::IncompleteReview,
     );
@@ -571,8 +615,9 @@ async fn rerun_without_its_risk_is_refused() {
         let root = world.root_with(&other).await;
         let mut tx = world.db.app().begin().await.unwrap();
         world.insert_blueprint(&mut tx, review, &root).await.unwrap();
-        let kept = "UPDATE step SET generation = generation, rank = 1 WHERE node_id = $1";
-        sqlx::query(kept).bind(world.n1).execute(&mut *tx).await.unwrap();
+        let same_generation =
+            "UPDATE step SET generation = generation, rank = 1 WHERE node_id = $1";
+        sqlx::query(same_generation).bind(world.n1).execute(&mut *tx).await.unwrap();
         drop(tx);
         discard(&world, &other).await;
     }
@@ -583,14 +628,18 @@ async fn rerun_without_its_risk_is_refused() {
 async fn move_without_its_risk_is_refused() {
     let world = World::new().await;
     let stays = json!({"app": {"deployment": world.web, "data": {}}});
-    let there = (world.n1, "n1.x.example", world.storage);
+    let moved_node = (world.n1, "n1.x.example", world.storage);
     let (hidden, review) =
-        changed(&world, there, stays.clone(), &[world.storage], &["removal", "rerun"]).await;
-    assert_refused("beside", world.commit(&hidden, review).await, Refusal::IncompleteReview);
+        changed(&world, moved_node, stays.clone(), &[world.storage], &["removal", "rerun"]).await;
+    assert_refused(
+        "a move to a sibling",
+        world.commit(&hidden, review).await,
+        Refusal::IncompleteReview,
+    );
     discard(&world, &hidden).await;
 
     // A move to a descendant does not leave the deployment, a move to an ancestor does.
-    let shop = ChildDeployment::made(&world).await;
+    let shop = ChildDeployment::create(&world).await;
     let go = async |planned: &NewReview, review: i64, deployment: Uuid| {
         let root = world.root_with(planned).await;
         let mut tx = world.db.app().begin().await?;
@@ -598,8 +647,8 @@ async fn move_without_its_risk_is_refused() {
         let sql = "UPDATE node SET deployment_id = $2, doc = $3 WHERE id = $1";
         let row = sqlx::query(sql).bind(world.n1).bind(deployment).bind(&planned.documents[0].3);
         row.execute(&mut *tx).await?;
-        let kept = NewReview { documents: Vec::new(), ..planned.clone() };
-        world.project(&mut tx, &kept, number).await?;
+        let without_documents = NewReview { documents: Vec::new(), ..planned.clone() };
+        world.project(&mut tx, &without_documents, number).await?;
         tx.commit().await
     };
     let below = (world.n1, "n1.x.example", shop.id);
@@ -607,7 +656,11 @@ async fn move_without_its_risk_is_refused() {
     go(&down, review, shop.id).await.unwrap();
     let home = (world.n1, "n1.x.example", world.web);
     let (up, review) = changed(&world, home, stays, &[shop.id], &[]).await;
-    assert_refused("up", go(&up, review, world.web).await, Refusal::IncompleteReview);
+    assert_refused(
+        "a move to the parent",
+        go(&up, review, world.web).await,
+        Refusal::IncompleteReview,
+    );
     discard(&world, &up).await;
 
     // Rows only.
@@ -621,16 +674,18 @@ async fn move_without_its_risk_is_refused() {
     refused_within(&world, &other, review, &[moves]).await;
 
     let stays = json!({"app": {"deployment": world.web, "data": {}}});
-    let (named, review) = changed(&world, there, stays, &[shop.id, world.storage], &["move"]).await;
+    let (named, review) =
+        changed(&world, moved_node, stays, &[shop.id, world.storage], &["move"]).await;
     go(&named, review, world.storage).await.unwrap();
 }
 
-/// A move of a deployment as a submitted review, with these risks and other deployments in the base.
+/// A move of a deployment as a submitted review, with these risks and other deployments in the
+/// base.
 async fn deployment_moved(
     world: &World,
     deployment: (Uuid, &str),
     parent: Uuid,
-    beside: &[Uuid],
+    others: &[Uuid],
     risk: &[&str],
 ) -> (NewReview, i64) {
     let (id, name) = deployment;
@@ -643,7 +698,7 @@ async fn deployment_moved(
     let old = world.root().await.deployments.remove(&id);
     let new = world.put("deployment", deployment_doc(id, name, Some(parent), phantom, "")).await;
     planned.documents = vec![("deployment", id, old, Some(new))];
-    for deployment in beside {
+    for deployment in others {
         planned.base.push((*deployment, world.head_no(*deployment).await));
     }
     planned.root = world.root_with(&planned).await;
@@ -664,12 +719,16 @@ async fn deployment_move_without_its_risk_is_refused() {
         (planned, review)
     };
     let (hidden, review) = down(&["removal", "rerun"]).await;
-    assert_refused("hidden", world.commit(&hidden, review).await, Refusal::IncompleteReview);
+    assert_refused(
+        "a move without its risk",
+        world.commit(&hidden, review).await,
+        Refusal::IncompleteReview,
+    );
     discard(&world, &hidden).await;
 
     // Rows only: without the risk, and with the risk but without the document.
     let moves = "UPDATE deployment SET parent = (SELECT id FROM deployment WHERE name = 'web') WHERE name = 'storage'";
-    assert_refused("no commit", world.app(moves).await, Refusal::IntentOutsideCommit);
+    assert_refused("a move without a commit", world.app(moves).await, Refusal::IntentOutsideCommit);
     let (other, review) = approved(&world).await;
     refused_within(&world, &other, review, &[moves]).await;
     discard(&world, &other).await;
@@ -678,7 +737,7 @@ async fn deployment_move_without_its_risk_is_refused() {
     let (other, review) = changed(&world, n1, more, &[], &["move", "rerun"]).await;
     let mut tx = world.db.app().begin().await.unwrap();
     world.insert_blueprint(&mut tx, review, &world.root_with(&other).await).await.unwrap();
-    assert_refused("no document", tx.execute(moves).await, Refusal::UnlistedRows);
+    assert_refused("a move without its document", tx.execute(moves).await, Refusal::UnlistedRows);
     drop(tx);
     discard(&world, &other).await;
 
@@ -695,7 +754,7 @@ async fn deployment_move_without_its_risk_is_refused() {
 #[tokio::test]
 async fn deployment_move_needs_approval_in_both_places() {
     let world = World::new().await;
-    let shop = ChildDeployment::made(&world).await;
+    let shop = ChildDeployment::create(&world).await;
     world.owner("UPDATE person SET permissions = '{viewer}' WHERE name = 'cy'").await.unwrap();
     let grant = async |deployment: Uuid| {
         let sql =
@@ -707,22 +766,161 @@ async fn deployment_move_needs_approval_in_both_places() {
     let (unlisted, review) =
         deployment_moved(&world, shop, world.storage, &[shop.0], &["move"]).await;
     world.verdict(review, world.bo, "approve").await.unwrap();
-    assert_refused("base", world.commit(&unlisted, review).await, Refusal::IncompleteReview);
+    assert_refused(
+        "a base without the new parent",
+        world.commit(&unlisted, review).await,
+        Refusal::IncompleteReview,
+    );
     discard(&world, &unlisted).await;
 
-    let beside = [shop.0, world.storage];
-    let (planned, review) = deployment_moved(&world, shop, world.storage, &beside, &["move"]).await;
+    let others = [shop.0, world.storage];
+    let (planned, review) = deployment_moved(&world, shop, world.storage, &others, &["move"]).await;
     let approve = async || world.verdict(review, world.cy, "approve").await;
-    assert_refused("new place only", approve().await, Refusal::NotAReviewer);
+    assert_refused("a reviewer of the child only", approve().await, Refusal::NotAReviewer);
     grant(shop.0).await;
-    assert_refused("not the old place", approve().await, Refusal::NotAReviewer);
+    assert_refused("a reviewer without the old parent", approve().await, Refusal::NotAReviewer);
     grant(world.web).await;
     approve().await.unwrap();
     let revoke = format!("DELETE FROM scoped_grant WHERE deployment_id = '{}'", world.storage);
     world.owner(&revoke).await.unwrap();
-    assert_refused("old place only", world.commit(&planned, review).await, Refusal::NotApproved);
+    assert_refused(
+        "an approval without the new parent",
+        world.commit(&planned, review).await,
+        Refusal::NotApproved,
+    );
     grant(world.storage).await;
     world.commit(&planned, review).await.unwrap();
+}
+
+async fn hold(world: &World, deployment: &str) {
+    let sql = format!(
+        "UPDATE deployment SET on_hold_by = '{}', on_hold_since = now() WHERE name = '{deployment}'",
+        world.eve
+    );
+    world.owner(&sql).await.unwrap();
+}
+
+async fn end_hold(world: &World, deployment: &str) {
+    let sql = format!(
+        "UPDATE deployment SET on_hold_by = NULL, on_hold_since = NULL WHERE name = '{deployment}'"
+    );
+    world.owner(&sql).await.unwrap();
+}
+
+#[tokio::test]
+async fn move_out_of_a_hold_is_refused() {
+    let world = World::new().await;
+    let shop = ChildDeployment::create(&world).await;
+    let (planned, review) = deployment_moved(
+        &world,
+        (shop.id, "shop"),
+        world.storage,
+        &[shop.id, world.storage],
+        &["move"],
+    )
+    .await;
+    world.verdict(review, world.bo, "approve").await.unwrap();
+    hold(&world, "web").await;
+    assert_refused("hold", world.commit(&planned, review).await, Refusal::LeavesHold);
+    // The hold of web would end, even if another one applies.
+    for deployment in ["shop", "storage", "system"] {
+        hold(&world, deployment).await;
+    }
+    let refused = world.commit(&planned, review).await.unwrap_err().to_string();
+    assert!(refused.contains("shop leaves web (on hold by eve)"), "{refused}");
+    // Its own hold moves with it, that of system stays above it, and that of storage is new.
+    end_hold(&world, "web").await;
+    world.commit(&planned, review).await.unwrap();
+    end_hold(&world, "system").await;
+    end_hold(&world, "shop").await;
+    let sql = "SELECT on_hold($1)";
+    let is_held: bool =
+        sqlx::query_scalar(sql).bind(shop.id).fetch_one(world.db.app()).await.unwrap();
+    assert!(is_held, "storage is on hold");
+}
+
+/// Other changes of the same review do not hide that a deployment leaves a hold.
+#[tokio::test]
+async fn left_hold_is_found_in_final_tree() {
+    let world = World::new().await;
+    let shop = ChildDeployment::create(&world).await;
+    hold(&world, "web").await;
+    let docs = world.root().await.deployments;
+    let doc = async |id: Uuid, name: &str, parent: Uuid| {
+        let doc = deployment_doc(id, name, Some(parent), Uuid::new_v4(), "");
+        ("deployment", id, docs.get(&id).cloned(), Some(world.put("deployment", doc).await))
+    };
+    let left = async |documents: Vec<_>| -> Vec<String> {
+        let mut planned = world.plan(world.web, world.ada).await;
+        planned.documents = documents;
+        let review = world.submit(&planned).await.unwrap();
+        let sql = "SELECT name || ' ' || on_hold FROM left_holds($1)";
+        let left = sqlx::query_scalar(sql).bind(review).fetch_all(world.db.app()).await.unwrap();
+        discard(&world, &planned).await;
+        left
+    };
+    let new = Uuid::new_v4();
+    let to_storage = doc(shop.id, "shop", world.storage).await;
+    let web_removed = ("deployment", world.web, docs.get(&world.web).cloned(), None);
+    assert_eq!(left(vec![to_storage.clone(), web_removed]).await, ["shop web"]);
+    let storage_below_web = doc(world.storage, "storage", world.web).await;
+    assert_eq!(left(vec![to_storage.clone(), storage_below_web]).await, [""; 0]);
+    let below_new = doc(shop.id, "shop", new).await;
+    let new_in_web = doc(new, "new", world.web).await;
+    assert_eq!(left(vec![below_new.clone(), new_in_web]).await, [""; 0]);
+    let new_in_storage = doc(new, "new", world.storage).await;
+    assert_eq!(left(vec![below_new, new_in_storage]).await, ["shop web"]);
+    // The deployment on hold moves with everything below it.
+    assert_eq!(left(vec![doc(world.web, "web", world.storage).await]).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn moved_noderole_waits_only_for_noderoles_above() {
+    let world = World::new().await;
+    let shop = ChildDeployment::create(&world).await;
+    let others = [shop.id, world.storage];
+    let (planned, review) =
+        deployment_moved(&world, (shop.id, "shop"), world.storage, &others, &["move"]).await;
+    world.verdict(review, world.bo, "approve").await.unwrap();
+    // A noderole on the phantom node of shop, in this deployment, that waits for one on this node.
+    let moved = async |deployment: Uuid, parent: Option<Uuid>| -> Result<(), sqlx::Error> {
+        let mut tx = world.db.owner().begin().await.unwrap();
+        let root = world.root_with(&planned).await;
+        let number = world.insert_blueprint(&mut tx, review, &root).await?;
+        let step = world.insert_step(&mut tx, shop.phantom, deployment, "app", number).await;
+        let edge = "INSERT INTO edge (child, parent, kind)
+                    SELECT $1, s.id, 'hard' FROM step s WHERE s.node_id = $2";
+        sqlx::query(edge).bind(step).bind(parent).execute(&mut *tx).await?;
+        world.project(&mut tx, &planned, number).await?;
+        tx.commit().await
+    };
+    let old_place = moved(shop.id, Some(world.n1)).await;
+    assert_refused("a noderole of the old parent", old_place, Refusal::ParentNotAbove);
+    let left_behind = moved(world.web, None).await;
+    assert_refused("a node of the old parent", left_behind, Refusal::ParentNotAbove);
+    moved(shop.id, Some(world.n2)).await.unwrap();
+}
+
+#[tokio::test]
+async fn name_like_an_id_is_refused() {
+    let world = World::new().await;
+    let (planned, review) = approved(&world).await;
+    let root = world.root_with(&planned).await;
+    let id = Uuid::new_v4();
+    for name in [id.to_string(), id.simple().to_string(), id.to_string().to_uppercase()] {
+        let mut tx = world.db.app().begin().await.unwrap();
+        world.insert_blueprint(&mut tx, review, &root).await.unwrap();
+        let sql = format!(
+            "INSERT INTO deployment (id, parent, name, phantom, doc, head_no)
+             SELECT gen_random_uuid(), parent, '{name}', gen_random_uuid(), doc, head_no
+             FROM deployment WHERE name = 'web'"
+        );
+        assert_eq!(state(tx.execute(AssertSqlSafe(sql)).await), "23514", "{name}");
+        let sql = format!("INSERT INTO person (name) VALUES ('{name}')");
+        assert_eq!(state(world.owner(&sql).await), "23514", "{name}");
+    }
+    let sql = "INSERT INTO person (name) VALUES ('me')";
+    assert_eq!(state(world.owner(sql).await), "23514", "the path of the own account");
 }
 
 #[tokio::test]
@@ -758,23 +956,23 @@ async fn node_scoped_proposal_changes_only_its_node() {
     let of_phantom = |doc: Option<Value>| ("node", phantom, root.nodes.get(&phantom), doc);
     let of = |node: &Uuid, doc: Option<Value>| ("node", *node, root.nodes.get(node), doc);
     let new = Uuid::new_v4();
-    for (what, (kind, id, old, doc)) in [
+    for (case, (kind, id, old, doc)) in [
         (
-            "another machine",
+            "a change of another node",
             of(&world.n2, Some(node_doc(world.n2, "n2.x.example", world.storage, json!({})))),
         ),
-        ("another machine goes", of(&world.n2, None)),
-        ("a machine comes", of(&new, Some(node_doc(new, "n9.x.example", world.web, json!({}))))),
+        ("removal of another node", of(&world.n2, None)),
+        ("a new node", of(&new, Some(node_doc(new, "n9.x.example", world.web, json!({}))))),
         (
-            "it goes elsewhere",
+            "a move to another deployment",
             of(&world.n1, Some(node_doc(world.n1, "n1.x.example", world.storage, json!({})))),
         ),
         ("the deployment", of_web(Some(with("note", json!("another"))))),
-        ("what the deployment says of a role", of_web(Some(role(json!({"port": 1}))))),
-        ("the deployment goes", of_web(None)),
-        ("its phantom goes", of_phantom(None)),
+        ("data of a role in the deployment", of_web(Some(role(json!({"port": 1}))))),
+        ("removal of the deployment", of_web(None)),
+        ("removal of the phantom node", of_phantom(None)),
         (
-            "its phantom moves",
+            "a move of the phantom node",
             of_phantom(Some(node_doc(phantom, fqdn, world.storage, carried.clone()))),
         ),
     ] {
@@ -786,11 +984,11 @@ async fn node_scoped_proposal_changes_only_its_node() {
         documents.retain(|document| document.1 != id);
         documents.push((kind, id, old.cloned(), new));
         let wide = NewReview { documents, ..own.clone() };
-        assert_refused(what, world.submit(&wide).await, Refusal::OutsideScope);
+        assert_refused(case, world.submit(&wide).await, Refusal::OutsideScope);
     }
     let policy = policy(&world, json!({"approvals": 1, "by_risk": {}})).await;
     let brings = NewReview { new_policy: Some(policy), ..own.clone() };
-    assert_refused("the policy", world.submit(&brings).await, Refusal::OutsideScope);
+    assert_refused("a change of the policy", world.submit(&brings).await, Refusal::OutsideScope);
 
     // Required noderoles are also added on the phantom node, and become bindable in the deployment.
     let mut along = own.clone();
@@ -826,7 +1024,7 @@ async fn destructive_step_among_many_is_found() {
     tx.execute(AssertSqlSafe(crowd("false"))).await.unwrap();
     tx.execute("ROLLBACK TO before").await.unwrap();
     assert_refused(
-        "one of a thousand",
+        "one of a thousand steps",
         tx.execute(AssertSqlSafe(crowd("n = 777"))).await,
         Refusal::IncompleteReview,
     );
@@ -841,12 +1039,12 @@ async fn recreated_proposal_has_no_approvals() {
     let again = NewReview { proposal, ..old.clone() };
     let review = world.submit(&again).await.unwrap();
     assert_refused(
-        "the same to the byte",
+        "an identical proposal",
         world.commit(&again, review).await,
         Refusal::NotApproved,
     );
     assert_refused(
-        "by the old one's approval",
+        "an identical proposal with the old approval",
         world.commit(&again, approved).await,
         Refusal::ProposalChanged,
     );
@@ -870,7 +1068,7 @@ struct ChildDeployment {
 
 impl ChildDeployment {
     /// Plans and commits a new deployment, always with the same name.
-    async fn made(world: &World) -> Self {
+    async fn create(world: &World) -> Self {
         let (id, phantom) = (Uuid::new_v4(), Uuid::new_v4());
         let doc =
             world.put("deployment", deployment_doc(id, "shop", Some(world.web), phantom, "")).await;
@@ -955,7 +1153,7 @@ impl ChildDeployment {
 #[tokio::test]
 async fn recreated_deployment_has_no_approvals() {
     let world = World::new().await;
-    let first = ChildDeployment::made(&world).await;
+    let first = ChildDeployment::create(&world).await;
     let mut planned = world.plan(first.id, world.ada).await;
     let doc = deployment_doc(first.id, "shop", Some(world.web), first.phantom, "other");
     let doc = world.put("deployment", doc).await;
@@ -964,15 +1162,23 @@ async fn recreated_deployment_has_no_approvals() {
     let review = world.submit(&planned).await.unwrap();
     world.verdict(review, world.bo, "approve").await.unwrap();
     first.removed(&world).await;
-    assert_refused("it is gone", world.commit(&planned, review).await, Refusal::BaseChanged);
-    let second = ChildDeployment::made(&world).await;
     assert_refused(
-        "another of its name",
+        "a review of the removed deployment",
+        world.commit(&planned, review).await,
+        Refusal::BaseChanged,
+    );
+    let second = ChildDeployment::create(&world).await;
+    assert_refused(
+        "a review of the old deployment of the same name",
         world.commit(&planned, review).await,
         Refusal::BaseChanged,
     );
     let renamed = format!("UPDATE deployment SET removed_in = NULL WHERE id = '{}'", first.id);
-    assert_refused("it never comes back", world.app(&renamed).await, Refusal::IntentOutsideCommit);
+    assert_refused(
+        "restoring the removed row",
+        world.app(&renamed).await,
+        Refusal::IntentOutsideCommit,
+    );
     assert_ne!(first.id, second.id);
     assert_eq!(world.head().await, 4);
 }
@@ -1026,7 +1232,7 @@ async fn commit_waits_for_concurrent_changes() {
         world.bo
     );
     assert_refused(
-        "bo rejects",
+        "a rejection by bo during the commit",
         meets(&world, &planned, review, &reject).await,
         Refusal::NotApproved,
     );
@@ -1034,7 +1240,7 @@ async fn commit_waits_for_concurrent_changes() {
 
     let disable = "UPDATE person SET disabled = true WHERE name = 'bo'";
     assert_refused(
-        "bo is disabled",
+        "bo is disabled during the commit",
         meets(&world, &planned, review, disable).await,
         Refusal::NotApproved,
     );
@@ -1042,7 +1248,7 @@ async fn commit_waits_for_concurrent_changes() {
 
     let disable = "UPDATE person SET disabled = true WHERE name = 'ada'";
     assert_refused(
-        "ada is disabled",
+        "ada is disabled during the commit",
         meets(&world, &planned, review, disable).await,
         Refusal::CannotCommit,
     );
@@ -1054,7 +1260,7 @@ async fn commit_waits_for_concurrent_changes() {
         planned.proposal, world.cy
     );
     assert_refused(
-        "cy edits",
+        "an edit by cy during the commit",
         meets(&world, &planned, review, &edit).await,
         Refusal::ProposalChanged,
     );
@@ -1075,7 +1281,7 @@ async fn verdict_during_commit_is_too_late() {
     };
     let (late, committed) = tokio::join!(world.verdict(review, world.cy, "reject"), commit);
     committed.unwrap();
-    assert_refused("after the fact", late, Refusal::ProposalChanged);
+    assert_refused("a verdict after the commit", late, Refusal::ProposalChanged);
 }
 
 #[tokio::test]
@@ -1087,7 +1293,7 @@ async fn aborted_commit_leaves_nothing() {
     let number = world.insert_blueprint(&mut tx, review, &root).await.unwrap();
     world.project(&mut tx, &planned, number).await.unwrap();
     world.db.terminate_connections().await.unwrap();
-    assert!(tx.commit().await.is_err(), "its connection is gone");
+    assert!(tx.commit().await.is_err(), "the commit fails without a connection");
     assert_eq!(world.head().await, 1);
     let committed = format!(
         "SELECT count(*) FROM node WHERE doc = '\\x{}'",
@@ -1109,9 +1315,17 @@ async fn unapproved_script_reaches_no_run() {
     world.change(world.web).await;
     let other = world.put("role", json!({"name": "app", "scripts": ["other"]})).await;
     let role = format!("UPDATE noderole SET role_hash = '\\x{}'", hex(&other));
-    assert_refused("the noderole's role", world.app(&role).await, Refusal::IntentOutsideCommit);
+    assert_refused(
+        "another role of the noderole",
+        world.app(&role).await,
+        Refusal::IntentOutsideCommit,
+    );
     let content = format!("UPDATE step SET content_hash = '\\x{}'", hex(&other));
-    assert_refused("the step's content", world.app(&content).await, Refusal::IntentOutsideCommit);
+    assert_refused(
+        "another content of the step",
+        world.app(&content).await,
+        Refusal::IntentOutsideCommit,
+    );
     assert_eq!(
         state(world.app("UPDATE object SET body = 'other' WHERE kind = 'role'").await),
         "42501"
@@ -1125,7 +1339,7 @@ async fn unapproved_script_reaches_no_run() {
         "INSERT INTO barclamp (name, version, hash) VALUES ('installation', '1', '\\x{}')",
         hex(&world.role)
     );
-    assert_eq!(state(world.app(&moved).await), "23505", "one version, one content");
+    assert_eq!(state(world.app(&moved).await), "23505", "the content of a version cannot change");
 }
 
 #[tokio::test]
@@ -1167,18 +1381,18 @@ async fn commits_with(world: &World, data: Value, risk: &[&str]) -> Result<(), s
 async fn secret_use_without_its_risk_is_refused() {
     let world = World::new().await;
     let secret = |version: i64| json!({"$secret": "db/admin", "version": version});
-    for (what, data) in [
+    for (case, data) in [
         ("a value", json!({"key": secret(1)})),
-        ("in a list", json!({"keys": [[{"deep": secret(1)}]]})),
-        ("not well formed", json!({"key": {"$secret": ["db"]}})),
+        ("a secret in a list", json!({"keys": [[{"deep": secret(1)}]]})),
+        ("a malformed secret", json!({"key": {"$secret": ["db"]}})),
     ] {
-        assert_refused(what, commits_with(&world, data, &[]).await, Refusal::IncompleteReview);
+        assert_refused(case, commits_with(&world, data, &[]).await, Refusal::IncompleteReview);
     }
     commits_with(&world, json!({"key": secret(1)}), &["secret"]).await.unwrap();
     let (same, rotated) = (json!({"key": secret(1), "port": 1}), json!({"key": secret(2)}));
     commits_with(&world, same, &[]).await.unwrap();
     assert_refused(
-        "another version",
+        "another version of the secret",
         commits_with(&world, rotated, &[]).await,
         Refusal::IncompleteReview,
     );
@@ -1209,7 +1423,7 @@ async fn template_secret_without_its_risk_is_refused() {
             .commit(&planned, review)
             .await
             .is_err_and(|error| Refusal::of(&error) == Some(Refusal::IncompleteReview));
-        assert_eq!(found, refused, "the commit needs the risk");
+        assert_eq!(found, refused, "the commit must name the risk");
         world
             .owner(
                 "UPDATE proposal SET state = 'discarded', closed_at = now() WHERE state = 'open'",
@@ -1220,10 +1434,22 @@ async fn template_secret_without_its_risk_is_refused() {
     };
     let named = with(json!({"db": {"key": secret(1)}, "port": 1})).await;
     assert!(risks(json!({"role": named})).await, "the role of the noderole changes");
-    assert!(risks(json!({"role": named, "data": {"port": 2}})).await, "beside other data");
-    assert!(!risks(json!({"role": named, "data": {"db": "none"}})).await, "data replaces it");
-    assert!(!risks(json!({"role": with(json!({"port": 2})).await})).await, "no secret");
-    assert!(!risks(json!({"role": with(json!([secret(1)])).await})).await, "not an object");
+    assert!(
+        risks(json!({"role": named, "data": {"port": 2}})).await,
+        "other data do not hide the secret of the template"
+    );
+    assert!(
+        !risks(json!({"role": named, "data": {"db": "none"}})).await,
+        "the data override the secret"
+    );
+    assert!(
+        !risks(json!({"role": with(json!({"port": 2})).await})).await,
+        "the template has no secret"
+    );
+    assert!(
+        !risks(json!({"role": with(json!([secret(1)])).await})).await,
+        "the template is not an object"
+    );
 }
 
 #[tokio::test]
@@ -1240,7 +1466,11 @@ async fn escaped_secret_key_is_found() {
     planned.risk = ["removal", "rerun", "move"].map(str::to_owned).to_vec();
     let review = world.submit(&planned).await.unwrap();
     world.verdict(review, world.bo, "approve").await.unwrap();
-    assert_refused("an escape", world.commit(&planned, review).await, Refusal::IncompleteReview);
+    assert_refused(
+        "a secret with an escaped key",
+        world.commit(&planned, review).await,
+        Refusal::IncompleteReview,
+    );
 }
 
 #[tokio::test]
@@ -1263,7 +1493,7 @@ async fn deployment_secret_without_its_risk_is_refused() {
     let review = world.submit(&planned).await.unwrap();
     world.verdict(review, world.bo, "approve").await.unwrap();
     assert_refused(
-        "the deployment's data",
+        "a secret in the deployment's data",
         world.commit(&planned, review).await,
         Refusal::IncompleteReview,
     );

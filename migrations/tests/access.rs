@@ -89,9 +89,17 @@ async fn approval_with_fresh_access_from_author_is_ignored() {
     let world = World::new().await;
     world.admins().await;
     let dan = world.add(world.ada, "dan", "{reviewer}").await;
-    assert_refused("created", world.approved_by(dan).await, Refusal::ApprovalExcluded);
+    assert_refused(
+        "an account that the author created",
+        world.approved_by(dan).await,
+        Refusal::ApprovalExcluded,
+    );
     world.link(world.ada, world.bo).await;
-    assert_refused("link", world.approved_by(world.bo).await, Refusal::ApprovalExcluded);
+    assert_refused(
+        "an account with a link from the author",
+        world.approved_by(world.bo).await,
+        Refusal::ApprovalExcluded,
+    );
     world
         .by(world.ada, "UPDATE person SET permissions = '{viewer}' WHERE name = 'cy'")
         .await
@@ -99,7 +107,11 @@ async fn approval_with_fresh_access_from_author_is_ignored() {
     let grant =
         format!("INSERT INTO scoped_grant VALUES ('{}', 'reviewer', '{}')", world.cy, world.web);
     world.by(world.ada, &grant).await.unwrap();
-    assert_refused("granted", world.approved_by(world.cy).await, Refusal::ApprovalExcluded);
+    assert_refused(
+        "a permission that the author granted",
+        world.approved_by(world.cy).await,
+        Refusal::ApprovalExcluded,
+    );
     world.later("24 hours").await;
     for person in [dan, world.bo, world.cy] {
         world.approved_by(person).await.unwrap();
@@ -114,13 +126,13 @@ async fn admin_cannot_approve_own_change_with_other_accounts() {
     let oli = world.add(world.cy, "oli", "{operator}").await;
     let ria = world.add(world.cy, "ria", "{reviewer}").await;
     world.link(world.cy, world.eve).await;
-    for (what, author, person) in [
+    for (case, author, person) in [
         ("two new accounts", oli, ria),
         ("a new author", oli, world.cy),
         ("a link for the author", world.eve, world.cy),
         ("a link and a new account", world.eve, ria),
     ] {
-        assert_refused(what, world.approved(author, person).await, Refusal::ApprovalExcluded);
+        assert_refused(case, world.approved(author, person).await, Refusal::ApprovalExcluded);
     }
     // Access from another admin, or from the owner of the installation.
     let ron = world.add(world.ada, "ron", "{reviewer}").await;
@@ -148,7 +160,11 @@ async fn admin_who_becomes_reviewer_cannot_approve_own_change() {
         .await
         .unwrap();
     let refused = world.approved(oli, world.ada).await;
-    assert_refused("oli is an account of ada", refused, Refusal::ApprovalExcluded);
+    assert_refused(
+        "an approval of a change by an account that the approver created",
+        refused,
+        Refusal::ApprovalExcluded,
+    );
     // ada's own grant does not matter for other authors.
     world.approved(world.eve, world.ada).await.unwrap();
 }
@@ -167,7 +183,11 @@ async fn access_of_author_counts_at_the_submission() {
     world.later("30 hours").await;
     world.verdict(review, world.cy, "approve").await.unwrap();
     let early = world.commit(&planned, review).await;
-    assert_refused("oli's access was new", early, Refusal::ApprovalExcluded);
+    assert_refused(
+        "an author whose access was new at the submission",
+        early,
+        Refusal::ApprovalExcluded,
+    );
     world.edit(planned.proposal, oli).await.unwrap();
     let again = world.plan_for(planned.proposal, world.web, oli).await;
     let review = world.submit(&again).await.unwrap();
@@ -187,7 +207,11 @@ async fn admin_cannot_approve_change_of_own_service_account() {
     );
     world.by(world.cy, &token).await.unwrap();
     let refused = world.approved(world.robot, world.cy).await;
-    assert_refused("cy has its token", refused, Refusal::ApprovalExcluded);
+    assert_refused(
+        "an approval by the admin who has the token",
+        refused,
+        Refusal::ApprovalExcluded,
+    );
     world.approved(world.robot, world.bo).await.unwrap();
     world.later("24 hours").await;
     world.approved(world.robot, world.cy).await.unwrap();
@@ -207,7 +231,11 @@ async fn approval_during_cooling_never_counts() {
                  UPDATE verdict SET at = at - interval '30 hours';
                  ALTER TABLE verdict ENABLE TRIGGER guard_append_only";
     sqlx::raw_sql(older).execute(world.db.owner()).await.unwrap();
-    assert_refused("still", world.commit(&planned, review).await, Refusal::ApprovalExcluded);
+    assert_refused(
+        "an approval from the cooling period",
+        world.commit(&planned, review).await,
+        Refusal::ApprovalExcluded,
+    );
     world.verdict(review, world.bo, "approve").await.unwrap();
     world.commit(&planned, review).await.unwrap();
 }
@@ -234,7 +262,11 @@ async fn objection_with_fresh_access_counts() {
     let review = world.submit(&planned).await.unwrap();
     world.verdict(review, world.bo, "reject").await.unwrap();
     world.verdict(review, world.cy, "approve").await.unwrap();
-    assert_refused("bo rejects it", world.commit(&planned, review).await, Refusal::NotApproved);
+    assert_refused(
+        "a rejection by a person with new access",
+        world.commit(&planned, review).await,
+        Refusal::NotApproved,
+    );
 }
 
 #[tokio::test]
@@ -252,7 +284,11 @@ async fn account_newer_than_submission_cannot_approve() {
                  ALTER TABLE review ENABLE TRIGGER guard_append_only";
     sqlx::raw_sql(older).execute(world.db.owner()).await.unwrap();
     world.verdict(review, dan, "approve").await.unwrap();
-    assert_refused("made later", world.commit(&planned, review).await, Refusal::ApprovalExcluded);
+    assert_refused(
+        "an account that is newer than the submission",
+        world.commit(&planned, review).await,
+        Refusal::ApprovalExcluded,
+    );
     world.verdict(review, world.bo, "approve").await.unwrap();
     world.commit(&planned, review).await.unwrap();
     world.approved_by(dan).await.unwrap();
@@ -275,12 +311,16 @@ async fn access_from_after_submission_bars_approval() {
         world.verdict(review, person, "approve").await.unwrap();
     }
     let refused = world.commit(&planned, review).await;
-    assert_refused("all are new", refused, Refusal::ApprovalExcluded);
+    assert_refused("approvals with new access only", refused, Refusal::ApprovalExcluded);
     for person in [dan, world.eve] {
         world.confirm(person, world.ada).await.unwrap();
     }
     let refused = world.commit(&planned, review).await;
-    assert_refused("accounts and grants count never", refused, Refusal::ApprovalExcluded);
+    assert_refused(
+        "confirmed accounts and grants from after the submission",
+        refused,
+        Refusal::ApprovalExcluded,
+    );
     // Another admin confirms the link.
     world.confirm(world.bo, world.ada).await.unwrap();
     world.commit(&planned, review).await.unwrap();
@@ -313,15 +353,19 @@ async fn access_from_fresh_admin_follows_chain() {
     world.admins().await;
     let eva = world.add(world.ada, "eva", "{admin}").await;
     let dan = world.add(eva, "dan", "{reviewer}").await;
-    assert_refused("by eva", world.approved_by(dan).await, Refusal::ApprovalExcluded);
     assert_refused(
-        "an admin of ada's",
+        "an account that ada's new admin created",
+        world.approved_by(dan).await,
+        Refusal::ApprovalExcluded,
+    );
+    assert_refused(
+        "a confirmation by an admin whom ada created",
         world.confirm(dan, eva).await,
         Refusal::CannotConfirmAccess,
     );
     let fay = world.add(eva, "fay", "{admin}").await;
     assert_refused(
-        "an admin of eva's",
+        "a confirmation by an admin whom eva created",
         world.confirm(dan, fay).await,
         Refusal::CannotConfirmAccess,
     );
@@ -345,8 +389,8 @@ async fn only_its_person_dismisses_notice() {
         .unwrap();
     let dismiss =
         format!("UPDATE access_change SET dismissed_at = now() WHERE person_id = '{}'", world.bo);
-    assert_refused("nobody", world.app(&dismiss).await, Refusal::PersonMismatch);
-    assert_refused("the admin", world.app_as(world.ada, &dismiss).await, Refusal::PersonMismatch);
+    assert_refused("no person", world.app(&dismiss).await, Refusal::PersonMismatch);
+    assert_refused("an admin", world.app_as(world.ada, &dismiss).await, Refusal::PersonMismatch);
     assert!(world.app_as(world.bo, &dismiss).await.unwrap() > 0);
 }
 
@@ -356,20 +400,28 @@ async fn only_second_admin_confirms_access() {
     world.admins().await;
     world.link(world.ada, world.bo).await;
     world.link(world.ada, world.cy).await;
-    for (what, person, admin) in [
-        ("who gave it", world.bo, world.ada),
-        ("no admin", world.bo, world.eve),
-        ("themselves", world.cy, world.cy),
-        ("an admin with a link of ada's", world.bo, world.cy),
+    for (case, person, admin) in [
+        ("the admin who gave it", world.bo, world.ada),
+        ("a person who is not an admin", world.bo, world.eve),
+        ("the person with the access", world.cy, world.cy),
+        ("an admin with a link from ada", world.bo, world.cy),
     ] {
-        assert_refused(what, world.confirm(person, admin).await, Refusal::CannotConfirmAccess);
+        assert_refused(case, world.confirm(person, admin).await, Refusal::CannotConfirmAccess);
     }
     world.later("24 hours").await;
     world.link(world.ada, world.bo).await;
-    assert_refused("fresh", world.approved_by(world.bo).await, Refusal::ApprovalExcluded);
+    assert_refused(
+        "an approval with new access",
+        world.approved_by(world.bo).await,
+        Refusal::ApprovalExcluded,
+    );
     assert_eq!(world.confirm(world.bo, world.cy).await.unwrap(), 2);
     world.approved_by(world.bo).await.unwrap();
-    assert_eq!(world.confirm(world.bo, world.cy).await.unwrap(), 0, "nothing is left to confirm");
+    assert_eq!(
+        world.confirm(world.bo, world.cy).await.unwrap(),
+        0,
+        "the access is confirmed already"
+    );
     for sql in [
         "UPDATE access_change SET confirmed_by = person_id",
         "INSERT INTO access_change (person_id, kind) SELECT id, 'created' FROM person",
@@ -411,7 +463,11 @@ async fn verdict_before_disabling_stays_void() {
     world.verdict(review, world.bo, "approve").await.unwrap();
     world.owner("UPDATE person SET disabled = true WHERE name = 'bo'").await.unwrap();
     world.owner("UPDATE person SET disabled = false WHERE name = 'bo'").await.unwrap();
-    assert_refused("void", world.commit(&planned, review).await, Refusal::NotApproved);
+    assert_refused(
+        "a verdict from before the account was disabled",
+        world.commit(&planned, review).await,
+        Refusal::NotApproved,
+    );
     world.verdict(review, world.bo, "approve").await.unwrap();
     world.commit(&planned, review).await.unwrap();
 }
@@ -440,7 +496,7 @@ async fn session_of_an_admins_link_records_a_reset() {
     sqlx::query("SELECT act_as('s')").execute(&mut *tx).await.unwrap();
     let verdict = "INSERT INTO verdict (review_id, person_id, kind) VALUES ($1, $2, 'approve')";
     let given = sqlx::query(verdict).bind(review).bind(world.bo).execute(&mut *tx).await;
-    assert_refused("no password yet", given, Refusal::LinkSessionRestricted);
+    assert_refused("a session from the link of an admin", given, Refusal::LinkSessionRestricted);
     tx.rollback().await.unwrap();
     for sql in [
         "INSERT INTO person (name) VALUES ('new')",
@@ -492,19 +548,27 @@ async fn session_of_an_admins_link_records_a_reset() {
     }
     world.owner("UPDATE proposal SET state = 'discarded' WHERE state = 'open'").await.unwrap();
     let other = format!("UPDATE session SET link_by = '{}'", world.cy);
-    assert_refused("another", world.owner(&other).await, Refusal::LinkSessionRestricted);
+    assert_refused(
+        "another session from the link",
+        world.owner(&other).await,
+        Refusal::LinkSessionRestricted,
+    );
     world.later("24 hours").await;
     world.approved_by(world.bo).await.unwrap();
     world
         .owner("UPDATE session SET token_hash = sha256('t') WHERE token_hash = sha256('s')")
         .await
         .unwrap();
-    assert_refused("reset", world.approved_by(world.bo).await, Refusal::ApprovalExcluded);
+    assert_refused(
+        "an approval after the reset",
+        world.approved_by(world.bo).await,
+        Refusal::ApprovalExcluded,
+    );
 }
 
 impl World {
-    /// Makes robot an admin with these permissions, granted by `granter`. Its token "robot", created
-    /// by `creator`, has the same scopes.
+    /// Makes robot an admin with these permissions, granted by `granter`. Its token "robot",
+    /// created by `creator`, has the same scopes.
     async fn managing_robot(&self, granter: Uuid, creator: Uuid, permissions: &str) {
         self.owner("UPDATE person SET permissions = '{viewer}' WHERE name = 'robot'")
             .await
@@ -616,10 +680,14 @@ async fn service_account_cannot_give_more_than_it_has() {
         .await
         .unwrap();
     let without_scope = world.by_robot(&beyond[0]).await;
-    assert_refused("the token lacks the scope", without_scope, Refusal::NotAnAdmin);
+    assert_refused("a token without the scope", without_scope, Refusal::NotAnAdmin);
     world.owner("UPDATE token SET scopes = '{operator}' WHERE name = 'ci'").await.unwrap();
     let not_admin = "UPDATE person SET disabled = true WHERE name = 'dan'";
-    assert_refused("no scope admin", world.by_robot(not_admin).await, Refusal::NotAnAdmin);
+    assert_refused(
+        "a token without the scope admin",
+        world.by_robot(not_admin).await,
+        Refusal::NotAnAdmin,
+    );
     world.owner("UPDATE token SET scopes = '{operator,admin}' WHERE name = 'ci'").await.unwrap();
     for sql in &never {
         assert_refused(sql, world.by_robot(sql).await, Refusal::NotAnAdmin);
@@ -642,12 +710,12 @@ async fn access_by_service_account_counts_as_access_by_its_admins() {
     let oli = world.add_by_robot("oli").await;
     assert_eq!(world.givers(oli, "created").await, ["ada", "cy", "robot"]);
     let refused = world.approved(oli, world.cy).await;
-    assert_refused("cy created the token", refused, Refusal::ApprovalExcluded);
+    assert_refused("access given with a token that cy created", refused, Refusal::ApprovalExcluded);
     for admin in [world.ada, world.cy] {
         assert_eq!(
             state(world.confirm(oli, admin).await),
             "GY041",
-            "access of the robot is theirs"
+            "access given by the robot counts as access given by its admin"
         );
     }
     assert_eq!(world.confirm(oli, world.bo).await.unwrap(), 3);
@@ -667,6 +735,45 @@ async fn password_reset_by_service_account_counts_as_reset_by_its_admins() {
         .await
         .unwrap();
     assert_eq!(world.givers(world.eve, "reset").await, ["ada", "cy", "robot"]);
+}
+
+/// The session began with an older link, which a token of another admin created.
+#[tokio::test]
+async fn password_reset_counts_as_reset_by_givers_of_the_used_link() {
+    for deletes in [false, true] {
+        let world = World::new().await;
+        world.admins().await;
+        world
+            .owner("UPDATE person SET permissions = '{reviewer,admin}' WHERE name = 'bo'")
+            .await
+            .unwrap();
+        world.managing_robot(world.ada, world.cy, "{operator,admin}").await;
+        world.by_robot(&sign_in_link(world.eve)).await.unwrap();
+        world.owner("DELETE FROM token WHERE name = 'ci'").await.unwrap();
+        let token = format!(
+            "INSERT INTO token (kind, name, hash, person_id, created_by, scopes, expires_at)
+             VALUES ('api', 'other', sha256('robot'), '{}', '{}', '{{operator,admin}}', now() + interval '1 day')",
+            world.robot, world.bo
+        );
+        world.by(world.bo, &token).await.unwrap();
+        world.by_robot(&sign_in_link(world.eve).replace("'link'", "'newer'")).await.unwrap();
+        assert_eq!(
+            world.givers(world.eve, "link").await,
+            ["ada", "ada", "bo", "cy", "robot", "robot"]
+        );
+        let begin = "SELECT begin_session_by_link('link', sha256('s'), '1 hour', '1 hour', '', '')";
+        world.app(begin).await.unwrap();
+        if deletes {
+            world.app("DELETE FROM token WHERE used_at IS NOT NULL").await.unwrap();
+        }
+        world
+            .owner("UPDATE session SET token_hash = sha256('n') WHERE token_hash = sha256('s')")
+            .await
+            .unwrap();
+        let expected: &[&str] =
+            if deletes { &["ada", "bo", "cy", "robot"] } else { &["ada", "cy", "robot"] };
+        assert_eq!(world.givers(world.eve, "reset").await, expected);
+    }
 }
 
 #[tokio::test]

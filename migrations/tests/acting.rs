@@ -1,6 +1,6 @@
 //! Rows that the server's role cannot write in people's names without their sessions.
 
-#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod world;
 
@@ -47,8 +47,8 @@ impl World {
         self.owner(&sql).await.unwrap();
     }
 
-    async fn count(&self, what: &str) -> i64 {
-        let sql = format!("SELECT count(*) FROM {what}");
+    async fn count(&self, table: &str) -> i64 {
+        let sql = format!("SELECT count(*) FROM {table}");
         sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(self.db.owner()).await.unwrap()
     }
 }
@@ -64,13 +64,21 @@ async fn verdict_without_the_reviewers_session_is_refused() {
     let world = World::new().await;
     let review = world.submitted().await;
     let approve = approval(review, world.bo);
-    assert_refused("nobody is there", world.app(&approve).await, Refusal::PersonMismatch);
     assert_refused(
-        "another reviewer is",
+        "a verdict without a session",
+        world.app(&approve).await,
+        Refusal::PersonMismatch,
+    );
+    assert_refused(
+        "a verdict in the session of another reviewer",
         world.app_as(world.cy, &approve).await,
         Refusal::PersonMismatch,
     );
-    assert_refused("a guess", world.app_with("guess", &approve).await, Refusal::PersonMismatch);
+    assert_refused(
+        "a verdict with a guessed session",
+        world.app_with("guess", &approve).await,
+        Refusal::PersonMismatch,
+    );
     world.session(world.bo).await;
     for ended in ["expires_at = now(), idle_expires_at = now()", "idle_expires_at = now()"] {
         world
@@ -92,7 +100,7 @@ async fn verdict_with_an_api_token_is_refused() {
     world.token("{operator}").await;
     world.owner("UPDATE person SET permissions = '{reviewer}' WHERE name = 'eve'").await.unwrap();
     let refused = world.app_with("token", &approval(review, world.eve)).await;
-    assert_refused("eve's token", refused, Refusal::InsufficientCredential);
+    assert_refused("a verdict with eve's token", refused, Refusal::InsufficientCredential);
 }
 
 #[tokio::test]
@@ -105,7 +113,7 @@ async fn disabled_persons_session_does_not_act() {
         world.web, world.ada
     );
     assert_refused(
-        "disabled",
+        "the session of a disabled person",
         world.app_with(&world.ada.to_string(), &sql).await,
         Refusal::PersonMismatch,
     );
@@ -177,18 +185,26 @@ async fn proposals_edits_and_comments_need_credential() {
         assert!(world.app_as(ada, &sql).await.unwrap() > 0, "{sql}");
     }
     let unseen = world.app_as(eve, "UPDATE edit SET undone = NOT undone").await;
-    assert_refused("undone without becoming an author", unseen, Refusal::PersonMismatch);
+    assert_refused("an undo without becoming an author", unseen, Refusal::PersonMismatch);
     let resolve = format!("UPDATE comment SET resolved_by = '{ada}'");
-    assert_refused("resolved", world.app_as(eve, &resolve).await, Refusal::PersonMismatch);
+    assert_refused(
+        "a thread resolved in another person's name",
+        world.app_as(eve, &resolve).await,
+        Refusal::PersonMismatch,
+    );
     world.app_as(ada, &resolve).await.unwrap();
     let reopen = "UPDATE comment SET resolved_by = NULL, resolved_at = NULL";
-    assert_refused("opened again by nobody", world.app(reopen).await, Refusal::PersonMismatch);
+    assert_refused(
+        "a thread reopened without a person",
+        world.app(reopen).await,
+        Refusal::PersonMismatch,
+    );
     world
         .owner(&format!("UPDATE person SET permissions = '{{viewer}}' WHERE id = '{}'", world.bo))
         .await
         .unwrap();
     assert_refused(
-        "opened again by a viewer",
+        "a thread reopened by a viewer",
         world.app_as(world.bo, reopen).await,
         Refusal::DiscussionDenied,
     );
@@ -202,7 +218,7 @@ async fn proposals_edits_and_comments_need_credential() {
         planned.proposal
     );
     tx.execute(AssertSqlSafe(sql)).await.unwrap();
-    assert_refused("submitted for ada", tx.commit().await, Refusal::PersonMismatch);
+    assert_refused("a submission in ada's name", tx.commit().await, Refusal::PersonMismatch);
 }
 
 #[tokio::test]
@@ -243,7 +259,7 @@ async fn session_without_operator_permission_changes_no_proposal() {
         refused(sql, Refusal::CannotCommit).await;
     }
     let by_eve = NewReview { by: eve, authors: vec![eve, world.ada], ..planned };
-    assert_refused("submission", world.submit(&by_eve).await, Refusal::PersonMismatch);
+    assert_refused("a submission by eve", world.submit(&by_eve).await, Refusal::PersonMismatch);
     // An operator of another deployment.
     let grant = |place: Uuid| {
         format!(
@@ -269,7 +285,7 @@ async fn session_without_operator_permission_changes_no_proposal() {
 }
 
 #[tokio::test]
-async fn node_tokens_take_an_operator_of_the_node() {
+async fn node_tokens_need_operator_of_the_node() {
     let world = World::new().await;
     let token = |by: &str| {
         format!(
@@ -279,15 +295,23 @@ async fn node_tokens_take_an_operator_of_the_node() {
         )
     };
     let (ada, bo) = (format!("'{}'", world.ada), format!("'{}'", world.bo));
-    assert_refused("nobody", world.app(&token("NULL")).await, Refusal::PersonMismatch);
-    assert_refused("nobody, as ada", world.app(&token(&ada)).await, Refusal::PersonMismatch);
     assert_refused(
-        "ada, named by nobody",
+        "a token without a person",
+        world.app(&token("NULL")).await,
+        Refusal::PersonMismatch,
+    );
+    assert_refused(
+        "a token in ada's name without a session",
+        world.app(&token(&ada)).await,
+        Refusal::PersonMismatch,
+    );
+    assert_refused(
+        "a token of ada's session that names no person",
         world.app_as(world.ada, &token("NULL")).await,
         Refusal::PersonMismatch,
     );
     assert_refused(
-        "a reviewer",
+        "a token by a reviewer",
         world.app_as(world.bo, &token(&bo)).await,
         Refusal::InsufficientCredential,
     );
@@ -303,20 +327,28 @@ async fn omitted_parts_name_the_edit_author() {
          SELECT proposal_id, min(seq), min(seq), 1, '{{x}}' FROM edit WHERE proposal_id = {} GROUP BY 1",
         planned.proposal
     );
-    assert_refused("nobody", world.app(&left_out).await, Refusal::PersonMismatch);
-    assert_refused("eve", world.app_as(world.eve, &left_out).await, Refusal::PersonMismatch);
+    assert_refused("no person", world.app(&left_out).await, Refusal::PersonMismatch);
+    assert_refused(
+        "another person",
+        world.app_as(world.eve, &left_out).await,
+        Refusal::PersonMismatch,
+    );
     world.app_as(world.ada, &left_out).await.unwrap();
 }
 
 #[tokio::test]
-async fn import_reports_take_their_person() {
+async fn import_reports_need_their_person() {
     let world = World::new().await;
     let report = format!(
         "INSERT INTO import_report (by, report) VALUES ('{}', '{{\"barclamps\": []}}')",
         world.ada
     );
-    assert_refused("nobody", world.app(&report).await, Refusal::PersonMismatch);
-    assert_refused("eve", world.app_as(world.eve, &report).await, Refusal::PersonMismatch);
+    assert_refused("no person", world.app(&report).await, Refusal::PersonMismatch);
+    assert_refused(
+        "another person",
+        world.app_as(world.eve, &report).await,
+        Refusal::PersonMismatch,
+    );
     world.app_as(world.ada, &report).await.unwrap();
 }
 
@@ -399,13 +431,13 @@ async fn drain_needs_operator_everywhere() {
         world.web
     );
     world.owner(&grant).await.unwrap();
-    assert_refused("nobody", world.app(&drain(ada)).await, Refusal::PersonMismatch);
+    assert_refused("no person", world.app(&drain(ada)).await, Refusal::PersonMismatch);
     let other = world.app_as(world.eve, &drain(ada)).await;
     assert_refused("another person", other, Refusal::PersonMismatch);
-    assert_refused("bo", world.app_as(bo, &drain(bo)).await, Refusal::CannotCommit);
+    assert_refused("a reviewer", world.app_as(bo, &drain(bo)).await, Refusal::CannotCommit);
     world.app_as(ada, &drain(ada)).await.unwrap();
-    assert_refused("nobody", world.app(resume).await, Refusal::PersonMismatch);
-    assert_refused("bo", world.app_as(bo, resume).await, Refusal::CannotCommit);
+    assert_refused("no person", world.app(resume).await, Refusal::PersonMismatch);
+    assert_refused("a reviewer", world.app_as(bo, resume).await, Refusal::CannotCommit);
     assert_eq!(state(world.worker(resume).await), DENIED);
     world.app_as(world.eve, resume).await.unwrap();
     let audited = format!(
@@ -444,10 +476,18 @@ async fn directly_inserted_session_is_refused() {
         assert_eq!(state(world.app(&sql).await), DENIED, "{sql}");
     }
     let longer = "UPDATE session SET idle_expires_at = now() + interval '13 hours'";
-    assert_refused("beyond a visit", world.app(longer).await, Refusal::SessionLimitExceeded);
+    assert_refused(
+        "a session beyond its idle limit",
+        world.app(longer).await,
+        Refusal::SessionLimitExceeded,
+    );
     world.owner("UPDATE session SET idle_expires_at = now()").await.unwrap();
     let revived = "UPDATE session SET idle_expires_at = now() + interval '1 hour'";
-    assert_refused("after its end", world.app(revived).await, Refusal::SessionLimitExceeded);
+    assert_refused(
+        "a session that is extended after its end",
+        world.app(revived).await,
+        Refusal::SessionLimitExceeded,
+    );
 }
 
 #[tokio::test]
@@ -507,14 +547,26 @@ async fn new_password_needs_old_one_or_link() {
             "SELECT set_password((SELECT password_hash FROM account), '$argon2id$new', {old}, sha256('next'))"
         )
     };
-    assert_refused("nobody", world.app(&set(PROOF)).await, Refusal::InsufficientCredential);
-    assert_refused("a guess", world.app_as(world.bo, &set("'guess'")).await, Refusal::NotAnAdmin);
-    assert_refused("none", world.app_as(world.bo, &set("NULL")).await, Refusal::NotAnAdmin);
+    assert_refused("no person", world.app(&set(PROOF)).await, Refusal::InsufficientCredential);
+    assert_refused(
+        "a guessed old password",
+        world.app_as(world.bo, &set("'guess'")).await,
+        Refusal::NotAnAdmin,
+    );
+    assert_refused(
+        "no old password",
+        world.app_as(world.bo, &set("NULL")).await,
+        Refusal::NotAnAdmin,
+    );
     world
         .owner("UPDATE session SET by_link = true, fresh_at = now() - interval '61 minutes'")
         .await
         .unwrap();
-    assert_refused("an old link", world.app_as(world.bo, &set("NULL")).await, Refusal::NotAnAdmin);
+    assert_refused(
+        "a link from before",
+        world.app_as(world.bo, &set("NULL")).await,
+        Refusal::NotAnAdmin,
+    );
     assert_eq!(world.count("account WHERE password_hash = '$argon2id$new'").await, 0);
     world.app_as(world.bo, &set(PROOF)).await.unwrap();
     assert_eq!(world.count("account WHERE password_hash = '$argon2id$new'").await, 1);
@@ -545,15 +597,19 @@ async fn people_and_links_need_admin() {
         assert!(world.app_as(world.bo, &sql).await.unwrap() > 0, "{sql}");
     }
     let of_cy = token("api", cy, cy);
-    assert_refused("nobody", world.app(&of_cy).await, Refusal::PersonMismatch);
-    assert_refused("an admin", world.app_as(world.bo, &of_cy).await, Refusal::PersonMismatch);
+    assert_refused("a link without a person", world.app(&of_cy).await, Refusal::PersonMismatch);
     assert_refused(
-        "for cy",
+        "a link in another admin's name",
+        world.app_as(world.bo, &of_cy).await,
+        Refusal::PersonMismatch,
+    );
+    assert_refused(
+        "a token for another person",
         world.app_as(world.bo, &token("api", cy, world.bo)).await,
         Refusal::NotAnAdmin,
     );
     assert_refused(
-        "for robot",
+        "a token for a service account",
         world.app_as(cy, &token("api", world.robot, cy)).await,
         Refusal::NotAnAdmin,
     );
@@ -576,24 +632,32 @@ async fn admin_token_cannot_change_people() {
     world.owner("UPDATE person SET permissions = '{admin}' WHERE name = 'eve'").await.unwrap();
     world.token("{admin}").await;
     let sql = "UPDATE person SET permissions = '{reviewer}' WHERE name = 'robot'";
-    assert_refused("by token", world.app_with("token", sql).await, Refusal::NotAnAdmin);
+    assert_refused(
+        "a change with a token",
+        world.app_with("token", sql).await,
+        Refusal::NotAnAdmin,
+    );
 }
 
 impl World {
     /// Replans a review without its author, after raising the proposal's version.
-    async fn replan(&self, before: i64, anew: &NewReview) -> Result<(), sqlx::Error> {
+    async fn replan(&self, before: i64, replanned: &NewReview) -> Result<(), sqlx::Error> {
         let mut tx = self.db.app().begin().await?;
         let raise = "UPDATE proposal SET version = $2 WHERE id = $1 AND version < $2";
-        sqlx::query(raise).bind(anew.proposal).bind(anew.version).execute(&mut *tx).await?;
-        let after = self.insert_review(&mut tx, anew).await?;
+        sqlx::query(raise)
+            .bind(replanned.proposal)
+            .bind(replanned.version)
+            .execute(&mut *tx)
+            .await?;
+        let after = self.insert_review(&mut tx, replanned).await?;
         sqlx::query(
             "INSERT INTO replan (before_id, proposal_id, after_id, version, blueprint_number)
              SELECT $1, $2, $3, $4, number FROM head",
         )
         .bind(before)
-        .bind(anew.proposal)
+        .bind(replanned.proposal)
         .bind(after)
-        .bind(anew.version)
+        .bind(replanned.version)
         .execute(&mut *tx)
         .await?;
         tx.commit().await
@@ -607,10 +671,10 @@ async fn automatic_submission_needs_changed_base() {
     planned.base.push((world.storage, world.head_no(world.storage).await));
     planned.authors.push(world.cy);
     let before = world.submit(&planned).await.unwrap();
-    let mut anew = NewReview { version: planned.version + 1, ..planned.clone() };
+    let mut replanned = NewReview { version: planned.version + 1, ..planned.clone() };
     assert_refused(
-        "base has not moved",
-        world.replan(before, &anew).await,
+        "a replan with an unchanged base",
+        world.replan(before, &replanned).await,
         Refusal::PersonMismatch,
     );
 
@@ -618,50 +682,51 @@ async fn automatic_submission_needs_changed_base() {
     let review = world.submit(&other).await.unwrap();
     world.verdict(review, world.bo, "approve").await.unwrap();
     world.commit(&other, review).await.unwrap();
-    anew.base.last_mut().unwrap().1 = world.head_no(world.storage).await;
+    replanned.base.last_mut().unwrap().1 = world.head_no(world.storage).await;
 
     let document = |new: Hash| vec![("node", world.n1, planned.documents[0].2.clone(), Some(new))];
     let elsewhere = world.plan_for(planned.proposal, world.web, world.ada).await;
-    let two = [anew.documents.clone(), other.documents.clone()].concat();
+    let two = [replanned.documents.clone(), other.documents.clone()].concat();
     let forged = [
-        ("other documents", NewReview { documents: elsewhere.documents, ..anew.clone() }),
+        ("other documents", NewReview { documents: elsewhere.documents, ..replanned.clone() }),
         (
             "another new document",
-            NewReview { documents: document(planned.root.clone()), ..anew.clone() },
+            NewReview { documents: document(planned.root.clone()), ..replanned.clone() },
         ),
-        ("one more document", NewReview { documents: two, ..anew.clone() }),
-        ("no document", NewReview { documents: Vec::new(), ..anew.clone() }),
+        ("one more document", NewReview { documents: two, ..replanned.clone() }),
+        ("no document", NewReview { documents: Vec::new(), ..replanned.clone() }),
         (
             "a policy",
-            NewReview { new_policy: Some(planned.root.clone()), needed: 1000, ..anew.clone() },
+            NewReview { new_policy: Some(planned.root.clone()), needed: 1000, ..replanned.clone() },
         ),
-        ("an author less", NewReview { authors: vec![world.ada], ..anew.clone() }),
-        ("another person's", NewReview { by: world.cy, ..anew.clone() }),
+        ("a missing author", NewReview { authors: vec![world.ada], ..replanned.clone() }),
+        ("the name of another person", NewReview { by: world.cy, ..replanned.clone() }),
         (
             "another change hash",
-            NewReview { root: planned.documents[0].2.clone().unwrap(), ..anew.clone() },
+            NewReview { root: planned.documents[0].2.clone().unwrap(), ..replanned.clone() },
         ),
-        ("fewer risks", NewReview { risk: Vec::new(), ..anew.clone() }),
-        ("a smaller base", NewReview { base: anew.base[..2].to_vec(), ..anew.clone() }),
+        ("fewer risks", NewReview { risk: Vec::new(), ..replanned.clone() }),
+        ("a smaller base", NewReview { base: replanned.base[..2].to_vec(), ..replanned.clone() }),
     ];
-    for (what, forged) in forged {
-        assert_refused(what, world.replan(before, &forged).await, Refusal::PersonMismatch);
+    for (case, forged) in forged {
+        assert_refused(case, world.replan(before, &forged).await, Refusal::PersonMismatch);
     }
     // An early check does not allow adding a document afterwards.
     let mut tx = world.db.app().begin().await.unwrap();
-    let raise = format!("UPDATE proposal SET version = version + 1 WHERE id = {}", anew.proposal);
+    let raise =
+        format!("UPDATE proposal SET version = version + 1 WHERE id = {}", replanned.proposal);
     sqlx::raw_sql(AssertSqlSafe(raise)).execute(&mut *tx).await.unwrap();
-    let after = world.insert_review(&mut tx, &anew).await.unwrap();
+    let after = world.insert_review(&mut tx, &replanned).await.unwrap();
     let early = format!(
         "INSERT INTO replan (before_id, proposal_id, after_id, version, blueprint_number)
            SELECT {before}, {}, {after}, {}, number FROM head;
          SET CONSTRAINTS guard_with_credential IMMEDIATE",
-        anew.proposal, anew.version
+        replanned.proposal, replanned.version
     );
     let early = sqlx::raw_sql(AssertSqlSafe(early)).execute(&mut *tx).await;
-    assert_refused("checked before it is audited", early, Refusal::PersonMismatch);
+    assert_refused("a document after an early check", early, Refusal::PersonMismatch);
     drop(tx);
-    world.replan(before, &anew).await.unwrap();
+    world.replan(before, &replanned).await.unwrap();
 }
 
 /// Without a person, no verdict is lost while the base of its review is unchanged.
@@ -687,7 +752,11 @@ async fn proposal_changes_need_person_or_changed_base() {
         assert_refused(sql, world.app(sql).await, Refusal::PersonMismatch);
     }
     let unchanged = world.app(&send_back(raise)).await;
-    assert_refused("its base is unchanged", unchanged, Refusal::PersonMismatch);
+    assert_refused(
+        "a proposal sent back with an unchanged base",
+        unchanged,
+        Refusal::PersonMismatch,
+    );
     world.app_as(world.ada, &change("title = 'hers'")).await.unwrap();
 
     world.change(world.storage).await;
@@ -695,9 +764,9 @@ async fn proposal_changes_need_person_or_changed_base() {
         assert_refused(sql, world.app(sql).await, Refusal::PersonMismatch);
     }
     let skipped = world.app(&send_back("version = version + 2")).await;
-    assert_refused("it skips a version", skipped, Refusal::AlreadyUsed);
+    assert_refused("a skipped version", skipped, Refusal::AlreadyUsed);
     let renamed = world.app(&send_back("version = version + 1, title = 'gone'")).await;
-    assert_refused("it also changes the title", renamed, Refusal::PersonMismatch);
+    assert_refused("a changed title", renamed, Refusal::PersonMismatch);
     world.app(&send_back(raise)).await.unwrap();
 }
 
@@ -710,12 +779,24 @@ async fn nodes_and_priorities_need_credential() {
         )
     };
     let by_ada = node(&format!("'{}'", world.ada));
-    assert_refused("in ada's name", world.app(&by_ada).await, Refusal::PersonMismatch);
-    assert_refused("by eve", world.app_as(world.eve, &by_ada).await, Refusal::PersonMismatch);
+    assert_refused("a node in ada's name", world.app(&by_ada).await, Refusal::PersonMismatch);
+    assert_refused(
+        "a node in ada's name by eve",
+        world.app_as(world.eve, &by_ada).await,
+        Refusal::PersonMismatch,
+    );
     assert_eq!(world.app_as(world.ada, &by_ada).await.unwrap(), 1);
     let priority = "UPDATE deployment SET priority = 5 WHERE name = 'web'";
-    assert_refused("by nobody", world.app(priority).await, Refusal::PersonMismatch);
-    assert_refused("by a reviewer", world.app_as(world.cy, priority).await, Refusal::CannotCommit);
+    assert_refused(
+        "a priority without a person",
+        world.app(priority).await,
+        Refusal::PersonMismatch,
+    );
+    assert_refused(
+        "a priority by a reviewer",
+        world.app_as(world.cy, priority).await,
+        Refusal::CannotCommit,
+    );
     world
         .app_as(
             world.ada,
@@ -766,11 +847,11 @@ async fn withdrawn_submission_is_not_replanned() {
     let review = world.submit(&other).await.unwrap();
     world.verdict(review, world.bo, "approve").await.unwrap();
     world.commit(&other, review).await.unwrap();
-    let mut anew = NewReview { version: planned.version + 1, ..planned.clone() };
-    anew.base.last_mut().unwrap().1 = world.head_no(world.storage).await;
+    let mut replanned = NewReview { version: planned.version + 1, ..planned.clone() };
+    replanned.base.last_mut().unwrap().1 = world.head_no(world.storage).await;
     assert_refused(
-        "its author took it back",
-        world.replan(before, &anew).await,
+        "a replan of a withdrawn submission",
+        world.replan(before, &replanned).await,
         Refusal::PersonMismatch,
     );
 }
@@ -782,5 +863,5 @@ async fn transaction_acts_for_one_person() {
     let mut tx = world.begin_as(world.ada).await;
     let second =
         sqlx::query("SELECT act_as($1)").bind(world.bo.to_string()).execute(&mut *tx).await;
-    assert_refused("bo too", second, Refusal::PersonMismatch);
+    assert_refused("a second person in one transaction", second, Refusal::PersonMismatch);
 }

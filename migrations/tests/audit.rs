@@ -314,5 +314,5 @@ async fn audited_submission_rejects_new_parts() {
         .bind(world.ada)
         .execute(&mut *tx)
         .await;
-    assert_refused("a late author", late, Refusal::ReviewSealed);
+    assert_refused("an author after the submission", late, Refusal::ReviewSealed);
 }

@@ -148,11 +148,11 @@ async fn claim_respects_limit_and_worker_capacity() {
     floor.workers(12).await;
     assert_eq!(floor.claim(1000).await, 2);
     floor.sql("UPDATE worker SET capacity = 1000, lease_until = now()").await;
-    assert_eq!(floor.claim(1000).await, 0, "a worker that isn't heard of carries nothing");
+    assert_eq!(floor.claim(1000).await, 0, "a worker without a heartbeat has no capacity");
     floor.sql("UPDATE worker SET lease_until = now() + interval '1 hour', phase = 'nack'").await;
     assert_eq!(floor.claim(1000).await, 0);
     floor.workers(1000).await;
-    assert_eq!(floor.claim(1000).await, 25, "and then all");
+    assert_eq!(floor.claim(1000).await, 25, "workers with enough capacity must claim the rest");
 }
 
 #[tokio::test]
@@ -168,15 +168,23 @@ async fn claim_counts_no_capacity_of_draining_workers() {
         )
         .await;
     floor.end(1).await;
-    assert_eq!(floor.claim(1000).await, 0, "only a draining worker");
+    assert_eq!(floor.claim(1000).await, 0, "the only worker is draining");
     floor
         .sql(
             "INSERT INTO worker (name, phase, capacity, jigs, lease_until)
              VALUES ('o', 'confirmed', 5, '{script}', now() + interval '1 hour')",
         )
         .await;
-    assert_eq!(floor.claim(6).await, 3, "its three runs count for the limit");
-    assert_eq!(floor.claim(1000).await, 2, "and use no slot of the other worker");
+    assert_eq!(
+        floor.claim(6).await,
+        3,
+        "the three runs of the draining worker count for the limit"
+    );
+    assert_eq!(
+        floor.claim(1000).await,
+        2,
+        "runs of the draining worker use no slot of the other worker"
+    );
     floor.sql("UPDATE worker SET drain_by = NULL, drain_since = NULL, drain_reason = NULL").await;
     assert_eq!(floor.claim(1000).await, 1);
 }
@@ -218,7 +226,7 @@ async fn concurrency_group_limits_and_chunks_are_respected() {
     assert_eq!(floor.round(100, 10).await.unwrap(), one("rolling"));
     for left in [2, 1] {
         floor.sql(&end_one("chunk")).await;
-        assert_eq!(floor.claim(100).await, 0, "{left} of the chunk still run");
+        assert_eq!(floor.claim(100).await, 0, "{left} steps of the chunk still run");
     }
     floor.sql(&end_one("chunk")).await;
     assert_eq!(floor.claim(100).await, 3);
@@ -268,7 +276,7 @@ async fn hold_and_switch_stop_new_runs() {
         )
     };
     floor.sql(&hold("d1")).await;
-    assert_eq!(floor.claim(100).await, 0, "a hold counts for those below");
+    assert_eq!(floor.claim(100).await, 0, "a hold also applies to nested deployments");
     floor.sql("UPDATE deployment SET on_hold_by = NULL, on_hold_since = NULL").await;
     floor.sql(&hold("d2")).await;
     assert_eq!(floor.round(100, 10).await.unwrap(), one("above"));
@@ -314,12 +322,12 @@ async fn blocked_steps_are_not_claimed() {
     floor.steps(1, "asleep", (6, 6), "", "").await;
     floor.sql("UPDATE step SET jig = 'asleep' WHERE id = md5('asleep6')::uuid").await;
     floor.steps(1, "frozen", (7, 7), "", "").await;
-    floor.steps(1, "broken", (7, 7), ", freezes_node", ", true").await;
+    floor.steps(1, "broken", (7, 7), ", blocks_node", ", true").await;
     floor.sql("UPDATE step SET state = 'error' WHERE id = md5('broken7')::uuid").await;
     floor.steps(1, "again", (8, 8), ", applied_generation, cause", ", 1, 'drift'").await;
     assert_eq!(floor.round(100, 100).await.unwrap(), one("again"));
     floor
-        .sql("UPDATE step SET freezes_node = false; UPDATE step SET not_before = now(); UPDATE jig SET active = true")
+        .sql("UPDATE step SET blocks_node = false; UPDATE step SET not_before = now(); UPDATE jig SET active = true")
         .await;
     let started: Vec<String> = floor.round(100, 100).await.unwrap().into_keys().collect();
     assert_eq!(started, ["asleep", "frozen", "later"]);
@@ -343,7 +351,7 @@ async fn step_before_its_parent_blocks_no_other() {
     assert_eq!(
         floor.round(100, 1).await.unwrap(),
         one("parent"),
-        "in the same group and on its node"
+        "the parent must be claimed although its child shares its group and node"
     );
     floor.end(1).await;
     assert_eq!(floor.round(100, 1).await.unwrap(), one("child"));
@@ -369,12 +377,12 @@ async fn disruption_budget_counts_nodes() {
             )
             .await;
     }
-    assert_eq!(floor.claim(100).await, 4, "two nodes, both of their steps");
+    assert_eq!(floor.claim(100).await, 4, "both steps of two nodes are claimed");
     floor.sql("UPDATE node SET alive = false WHERE fqdn = 'n5.x.example'; UPDATE step SET node_up = false WHERE node_id = md5('n5')::uuid").await;
     floor.end(2).await;
-    assert_eq!(floor.claim(100).await, 0, "the dead node is down, too");
+    assert_eq!(floor.claim(100).await, 0, "the dead node counts as down, too");
     floor.end(2).await;
-    assert_eq!(floor.claim(100).await, 2, "one more node");
+    assert_eq!(floor.claim(100).await, 2, "both steps of one more node are claimed");
 }
 
 #[tokio::test]
@@ -391,14 +399,14 @@ async fn claim_order_is_fair_and_by_priority() {
     assert_eq!(
         floor.round(100, 1).await.unwrap(),
         one("deep"),
-        "who has waited longest comes first"
+        "the step that has waited longest is first"
     );
     floor.steps(2, "few", (23, 23), "", "").await;
     floor.sql("UPDATE step SET since = '2021-01-01' WHERE id = md5('few23')::uuid").await;
     assert_eq!(
         floor.round(100, 1).await.unwrap(),
         one("few"),
-        "the other deployment has two runs already"
+        "the other deployment already has two runs"
     );
 }
 
@@ -420,22 +428,22 @@ async fn crowd() -> ClaimDatabase {
 #[tokio::test]
 async fn large_deployment_does_not_starve_small_one() {
     let floor = crowd().await;
-    assert_eq!(floor.claim(10).await, 10, "the many have taken every slot");
+    assert_eq!(floor.claim(10).await, 10, "the large deployment takes every slot");
     floor.steps(2, "few", (10_001, 10_003), "", "").await;
     floor.sql("UPDATE step SET since = now() WHERE concurrency_group_id = (SELECT id FROM concurrency_group WHERE name = 'few')").await;
-    assert_eq!(floor.claim(10).await, 0, "there is no room");
+    assert_eq!(floor.claim(10).await, 0, "no slot is free");
     floor.end(1).await;
     assert_eq!(
         floor.round(10, 10).await.unwrap(),
         one("few"),
-        "the first slot that is free is theirs"
+        "the first free slot goes to the small deployment"
     );
     floor.end(4).await;
     let next = floor.round(10, 10).await.unwrap();
     assert_eq!(
         (next["few"], next["many"]),
         (2, 2),
-        "the other two come before the many have twice as much"
+        "the small deployment must get two of the four free slots"
     );
 }
 

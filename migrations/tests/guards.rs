@@ -51,10 +51,14 @@ async fn history_is_append_only() {
         }
     }
     assert_eq!(state(world.app("UPDATE event SET kind = ''").await), DENIED);
-    assert_refused("event", world.owner("UPDATE event SET kind = ''").await, Refusal::AppendOnly);
+    assert_refused(
+        "a changed event",
+        world.owner("UPDATE event SET kind = ''").await,
+        Refusal::AppendOnly,
+    );
     assert_eq!(state(world.app("DELETE FROM event").await), DENIED);
     assert_eq!(state(world.app("DELETE FROM head").await), DENIED);
-    assert_refused("head", world.owner("DELETE FROM head").await, Refusal::AppendOnly);
+    assert_refused("a deleted head", world.owner("DELETE FROM head").await, Refusal::AppendOnly);
 }
 
 #[tokio::test]
@@ -195,7 +199,7 @@ async fn temporary_table_does_not_shadow_real_table() {
     let shadow = "CREATE TEMP TABLE blueprint AS SELECT pg_current_xact_id() AS xid, 'change'::text AS kind, 1::bigint AS epoch";
     tx.execute(shadow).await.unwrap();
     assert_refused(
-        "shadowed",
+        "a temporary table with the name of a real one",
         tx.execute("UPDATE step SET jig = jig").await,
         Refusal::IntentOutsideCommit,
     );
@@ -218,12 +222,12 @@ async fn steps_follow_their_node() {
             .owner(&format!("UPDATE node SET {change} WHERE fqdn = 'n1.x.example'"))
             .await
             .unwrap();
-        assert_eq!(fits().await, expected, "after {change}");
+        assert_eq!(fits().await, expected, "node_fits is wrong after {change}");
         world.worker("UPDATE step SET node_fits = NOT node_fits").await.unwrap();
-        assert_eq!(fits().await, expected, "nobody writes it by hand");
+        assert_eq!(fits().await, expected, "writing node_fits by hand must have no effect");
     }
     world.owner("UPDATE node SET available = false WHERE fqdn = 'n1.x.example'").await.unwrap();
-    assert!(!fits().await, "in maintenance");
+    assert!(!fits().await, "the node is in maintenance");
     let other: bool = sqlx::query_scalar("SELECT bool_and(node_fits) FROM step WHERE node_id = $1")
         .bind(world.n2)
         .fetch_one(world.db.app())
@@ -242,7 +246,7 @@ async fn run_identity_never_changes() {
     assert_eq!(
         state(world.owner(&insert).await),
         "23505",
-        "one open run of a step, one exclusive on a node"
+        "a step has one open run, and a node has one exclusive run"
     );
     for sql in [
         "UPDATE run SET generation = 9",
@@ -253,14 +257,18 @@ async fn run_identity_never_changes() {
         assert_refused(sql, world.owner(sql).await, Refusal::RunIdentityChanged);
     }
     assert_eq!(state(world.worker("DELETE FROM run").await), DENIED);
-    assert_refused("owner", world.owner("DELETE FROM run").await, Refusal::RunIdentityChanged);
+    assert_refused(
+        "a run deleted by the owner",
+        world.owner("DELETE FROM run").await,
+        Refusal::RunIdentityChanged,
+    );
     world
         .owner("UPDATE run SET state = 'ended', ended_at = now(), outcome = 'lost'")
         .await
         .unwrap();
     world.owner("UPDATE run SET outcome = 'late', result = '{}'").await.unwrap();
     let reopened = "UPDATE run SET state = 'queued', ended_at = NULL, outcome = NULL";
-    assert_refused("reopened", world.worker(reopened).await, Refusal::AlreadyUsed);
+    assert_refused("a reopened run", world.worker(reopened).await, Refusal::AlreadyUsed);
     world.owner(&insert).await.unwrap();
 }
 
@@ -275,7 +283,7 @@ async fn one_time_token_is_used_once() {
     assert_eq!(one.unwrap() + two.unwrap(), 1);
     assert_eq!(state(world.app("UPDATE token SET used_at = NULL").await), DENIED);
     assert_refused(
-        "used again",
+        "a token that is used twice",
         world.owner("UPDATE token SET used_at = NULL").await,
         Refusal::AlreadyUsed,
     );
@@ -300,7 +308,7 @@ async fn audit_chain_detects_tampering() {
         sqlx::query_scalar::<_, i32>(seal).bind(100).fetch_one(world.db.app()),
         sqlx::query_scalar::<_, i32>(seal).bind(100).fetch_one(world.db.app())
     );
-    assert_eq!((first, one.unwrap() + two.unwrap()), (3, 2), "each row once");
+    assert_eq!((first, one.unwrap() + two.unwrap()), (3, 2), "each row is sealed once");
     let broken_at = || async {
         sqlx::query_scalar::<_, Option<i64>>("SELECT audit_broken_at()")
             .fetch_one(world.db.app())
@@ -323,7 +331,7 @@ async fn audit_chain_detects_tampering() {
     assert_eq!(broken_at().await, None);
     world.owner("ALTER TABLE seal DISABLE TRIGGER guard_append_only").await.unwrap();
     world.owner(&format!("DELETE FROM seal WHERE seq = {}", before + 2)).await.unwrap();
-    assert_eq!(broken_at().await, Some(before + 3), "a missing link");
+    assert_eq!(broken_at().await, Some(before + 3), "the chain has a missing link");
 }
 
 #[tokio::test]
@@ -333,13 +341,13 @@ async fn log_partitions_exist_and_chunks_are_unique() {
         "INSERT INTO run_log (run_id, at_offset, body) VALUES ($1, 0, 'x') ON CONFLICT DO NOTHING";
     for (run, stored) in [(1_i64, 1), (1, 0), (500_000_000, 1), (500_000_000, 0)] {
         let done = sqlx::query(line).bind(run).execute(world.db.owner()).await.unwrap();
-        assert_eq!(done.rows_affected(), stored, "run {run}");
+        assert_eq!(done.rows_affected(), stored, "run {run} has other chunks than expected");
     }
     let made: i32 = sqlx::query_scalar("SELECT ensure_run_log_room()")
         .fetch_one(world.db.worker())
         .await
         .unwrap();
-    assert_eq!(made, 0, "the migration made room");
+    assert_eq!(made, 0, "the migration created the partitions already");
 }
 
 #[tokio::test]
@@ -373,7 +381,7 @@ async fn second_migration_restores_guards() {
     one.unwrap();
     two.unwrap();
     assert_refused(
-        "intent",
+        "a change of the desired state outside of a commit",
         world.app("UPDATE step SET priority = 8").await,
         Refusal::IntentOutsideCommit,
     );
@@ -444,7 +452,7 @@ async fn deployment_depth_is_limited() {
             .execute(&mut *tx)
             .await;
         match level {
-            17 => assert_refused("the 17th", made, Refusal::TooLow),
+            17 => assert_refused("a deployment at level 17", made, Refusal::TreeTooDeep),
             _ => drop(made.unwrap()),
         }
         parent = id;
@@ -487,7 +495,7 @@ async fn older_deployment_beyond_depth_limit_is_editable() {
         levels.push(id);
     }
     sqlx::query(sqlx::AssertSqlSafe(guard)).execute(&mut *tx).await.unwrap();
-    let [.., above, lowest] = levels[..] else { panic!("there are more") };
+    let [.., above, lowest] = levels[..] else { panic!("expected at least two levels") };
     let changed = sqlx::query(write)
         .bind(lowest)
         .bind(above)
@@ -507,7 +515,7 @@ async fn older_deployment_beyond_depth_limit_is_editable() {
     let settle = "SET CONSTRAINTS guard_levels_moved IMMEDIATE";
     sqlx::query(settle).execute(&mut *tx).await.unwrap();
     let moved = sqlx::query(write).bind(lowest).bind(above).bind("renamed").execute(&mut *tx).await;
-    assert_refused("moved down", moved, Refusal::TooLow);
+    assert_refused("a move to a lower level", moved, Refusal::TreeTooDeep);
 }
 
 #[tokio::test]
@@ -540,7 +548,7 @@ async fn moved_deployment_fits_with_its_descendants() {
     // Levels 14 to 16: storage is at level 15, its child at level 16.
     moved(world.storage, below_web[12]).execute(&mut *tx).await.unwrap();
     let lower = moved(world.storage, below_web[13]).execute(&mut *tx).await;
-    assert_refused("its child", lower, Refusal::TooLow);
+    assert_refused("a child below the lowest level", lower, Refusal::TreeTooDeep);
 }
 
 #[tokio::test]
@@ -558,5 +566,9 @@ async fn cycle_of_parents_is_refused() {
         sqlx::query(place).bind(deployment).bind(parent).execute(&mut *tx).await.unwrap();
     }
     let settle = "SET CONSTRAINTS guard_levels_moved IMMEDIATE";
-    assert_refused("a cycle", sqlx::query(settle).execute(&mut *tx).await, Refusal::TooLow);
+    assert_refused(
+        "a cycle of parents",
+        sqlx::query(settle).execute(&mut *tx).await,
+        Refusal::TreeTooDeep,
+    );
 }

@@ -114,7 +114,11 @@ async fn commit_does_not_change_other_records() {
     world.insert_blueprint(&mut tx, review, &root).await.unwrap();
     let other =
         sqlx::query("UPDATE node SET connection = '{\"root\": \"/srv/other\"}' WHERE id = $1");
-    assert_refused("n2", other.bind(world.n2).execute(&mut *tx).await, Refusal::NodeRecordMismatch);
+    assert_refused(
+        "a change of the record of n2",
+        other.bind(world.n2).execute(&mut *tx).await,
+        Refusal::NodeRecordMismatch,
+    );
 }
 
 #[tokio::test]
@@ -123,36 +127,46 @@ async fn changed_connection_without_its_risk_is_refused() {
     let mut planned = planned(&world, local(), json!({})).await;
     planned.risk.retain(|risk| risk != "connection");
     let row = "connection = '{\"root\": \"/srv/n1\"}'";
-    assert_refused("no risk", commit_with(&world, &planned, row).await, Refusal::IncompleteReview);
+    assert_refused(
+        "a changed connection without its risk",
+        commit_with(&world, &planned, row).await,
+        Refusal::IncompleteReview,
+    );
 }
 
 #[tokio::test]
-async fn changed_bare_record_is_reported() {
+async fn changed_node_record_is_reported() {
     let world = World::new().await;
     let add = "INSERT INTO node (fqdn, deployment_id, transport, connection)
                SELECT 'bare.x.example', id, 'local', '{\"root\": \"/srv/bare\"}' FROM deployment WHERE system";
     world.app(add).await.unwrap();
-    let bare: Uuid = sqlx::query_scalar("SELECT id FROM node WHERE fqdn = 'bare.x.example'")
+    let id: Uuid = sqlx::query_scalar("SELECT id FROM node WHERE fqdn = 'bare.x.example'")
         .fetch_one(world.db.app())
         .await
         .unwrap();
-    let mut doc = node_doc(bare, "bare.x.example", world.web, json!({}));
+    let mut doc = node_doc(id, "bare.x.example", world.web, json!({}));
     doc["connection"] = json!({"transport": "local", "root": "/srv/bare"});
     let mut planned = world.plan(world.web, world.ada).await;
-    planned.documents.push(("node", bare, None, Some(world.put("node", doc).await)));
+    planned.documents.push(("node", id, None, Some(world.put("node", doc).await)));
     let review = world.submit(&planned).await.unwrap();
     let moved = || async {
         let sql = "SELECT fqdn FROM moved_records($1)";
         sqlx::query_scalar::<_, String>(sql).bind(review).fetch_all(world.db.app()).await.unwrap()
     };
     assert!(moved().await.is_empty());
-    for (there, back) in [
+    for (forward, backward) in [
         ("connection = '{\"root\": \"/srv/other\"}'", "connection = '{\"root\": \"/srv/bare\"}'"),
         ("hints = '{\"rack\": 7}'", "hints = '{}'"),
     ] {
-        world.app(&format!("UPDATE node SET {there} WHERE fqdn = 'bare.x.example'")).await.unwrap();
-        assert_eq!(moved().await, ["bare.x.example"], "{there}");
-        world.app(&format!("UPDATE node SET {back} WHERE fqdn = 'bare.x.example'")).await.unwrap();
-        assert!(moved().await.is_empty(), "{back}");
+        world
+            .app(&format!("UPDATE node SET {forward} WHERE fqdn = 'bare.x.example'"))
+            .await
+            .unwrap();
+        assert_eq!(moved().await, ["bare.x.example"], "{forward}");
+        world
+            .app(&format!("UPDATE node SET {backward} WHERE fqdn = 'bare.x.example'"))
+            .await
+            .unwrap();
+        assert!(moved().await.is_empty(), "{backward}");
     }
 }

@@ -1,6 +1,6 @@
 //! Passkeys and signed verdicts, with the server's and the worker's role.
 
-#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod world;
 
@@ -142,7 +142,7 @@ async fn early_constraint_check_cannot_skip_demand() {
     tx.execute("SET CONSTRAINTS ALL IMMEDIATE").await.unwrap();
     let late = "INSERT INTO review_document (review_id, kind, id, old_hash, new_hash) VALUES ($1, 'node', $2, $3, $4)";
     let late = sqlx::query(late).bind(review).bind(id).bind(old).bind(new).execute(&mut *tx).await;
-    assert_refused("a document after the decision", late, Refusal::ReviewSealed);
+    assert_refused("a document after the early check", late, Refusal::ReviewSealed);
 }
 
 #[tokio::test]
@@ -153,14 +153,18 @@ async fn unsigned_approval_does_not_commit() {
     let review = world.submit(&planned).await.unwrap();
     let passkey = world.passkey(world.bo).await;
     world.approval(review, world.bo).await;
-    assert_refused("unsigned", world.commit(&planned, review).await, Refusal::SignatureMissing);
+    assert_refused(
+        "an unsigned approval",
+        world.commit(&planned, review).await,
+        Refusal::SignatureMissing,
+    );
     let signed = world.approval(review, world.bo).await;
     world.app_as(world.bo, &signature(signed, passkey, "first")).await.unwrap();
     // A signature of the same message counts once.
     let again = world.approval(review, world.bo).await;
     assert_eq!(state(world.app_as(world.bo, &signature(again, passkey, "first")).await), "23505");
     assert_refused(
-        "the last verdict",
+        "an unsigned approval after a signed one",
         world.commit(&planned, review).await,
         Refusal::SignatureMissing,
     );
@@ -170,7 +174,11 @@ async fn unsigned_approval_does_not_commit() {
         world.bo
     );
     world.app_as(world.bo, &revoke).await.unwrap();
-    assert_refused("revoked", world.commit(&planned, review).await, Refusal::SignatureMissing);
+    assert_refused(
+        "an approval signed with a revoked passkey",
+        world.commit(&planned, review).await,
+        Refusal::SignatureMissing,
+    );
     let other = world.passkey(world.bo).await;
     let last = world.approval(review, world.bo).await;
     world.app_as(world.bo, &signature(last, other, "third")).await.unwrap();
@@ -185,23 +193,31 @@ async fn passkeys_and_signatures_need_credential() {
     let (of_bo, fresh) = (world.passkey(world.bo).await, Uuid::new_v4());
     let verdict = world.approval(review, world.bo).await;
     let other = world.app_as(world.cy, &registration(Uuid::new_v4(), world.bo)).await;
-    assert_refused("registered for another person", other, Refusal::PersonMismatch);
+    assert_refused("a passkey registered for another person", other, Refusal::PersonMismatch);
     assert_refused(
-        "signed by another person",
+        "a signature by another person",
         world.app_as(world.cy, &signature(verdict, of_bo, "m")).await,
         Refusal::SignatureByOtherPerson,
     );
     let of_cy = world.passkey(world.cy).await;
     let foreign = world.app_as(world.bo, &signature(verdict, of_cy, "m")).await;
-    assert_refused("another person's passkey", foreign, Refusal::SignatureByOtherPerson);
+    assert_refused(
+        "a signature with another person's passkey",
+        foreign,
+        Refusal::SignatureByOtherPerson,
+    );
     world.app_as(world.cy, &registration(fresh, world.cy)).await.unwrap();
     let by_bo = world.app_as(world.bo, &confirmation(fresh, of_bo)).await;
-    assert_refused("confirmed by a reviewer", by_bo, Refusal::PasskeyNotConfirmed);
+    assert_refused("a confirmation by a reviewer", by_bo, Refusal::PasskeyNotConfirmed);
     let stolen = world.app_as(world.bo, &confirmation(fresh, of_cy)).await;
-    assert_refused("confirmed with another person's passkey", stolen, Refusal::PasskeyNotConfirmed);
+    assert_refused(
+        "a confirmation with another person's passkey",
+        stolen,
+        Refusal::PasskeyNotConfirmed,
+    );
     let owner = format!("INSERT INTO passkey_confirmation (passkey_id) VALUES ('{fresh}')");
     assert_refused(
-        "as the owner",
+        "a confirmation in the name of the owner",
         world.app_as(world.cy, &owner).await,
         Refusal::PasskeyNotConfirmed,
     );
@@ -222,8 +238,12 @@ async fn roles_cannot_change_passkeys_or_demands() {
         "INSERT INTO signature_demand VALUES (1)",
         "DELETE FROM signature_demand",
     ] {
-        assert_eq!(state(world.app_as(world.bo, sql).await), DENIED, "server: {sql}");
-        assert_eq!(state(world.worker(sql).await), DENIED, "worker: {sql}");
+        assert_eq!(
+            state(world.app_as(world.bo, sql).await),
+            DENIED,
+            "the server must not run {sql}"
+        );
+        assert_eq!(state(world.worker(sql).await), DENIED, "a worker must not run {sql}");
     }
     let insert = registration(Uuid::new_v4(), world.bo);
     for sql in [
@@ -231,6 +251,6 @@ async fn roles_cannot_change_passkeys_or_demands() {
         &confirmation(id, Uuid::new_v4()),
         "UPDATE passkey SET revoked_at = now()",
     ] {
-        assert_eq!(state(world.worker(sql).await), DENIED, "worker: {sql}");
+        assert_eq!(state(world.worker(sql).await), DENIED, "a worker must not run {sql}");
     }
 }

@@ -1,6 +1,6 @@
 //! Permissions per deployment, as the database checks them.
 
-#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod world;
 
@@ -38,15 +38,23 @@ async fn verdict_counts_only_in_reviewers_scope() {
     let planned = world.plan(world.web, world.ada).await;
     let review = world.submit(&planned).await.unwrap();
     assert_refused(
-        "elsewhere",
+        "a reviewer of another deployment",
         world.verdict(review, world.cy, "approve").await,
         Refusal::NotAReviewer,
     );
     world.verdict(review, world.bo, "approve").await.unwrap();
     world.owner("DELETE FROM scoped_grant").await.unwrap();
-    assert_refused("taken away", world.commit(&planned, review).await, Refusal::NotApproved);
+    assert_refused(
+        "an approval after the grant was revoked",
+        world.commit(&planned, review).await,
+        Refusal::NotApproved,
+    );
     world.grant(world.bo, "reviewer", world.storage).await.unwrap();
-    assert_refused("elsewhere", world.commit(&planned, review).await, Refusal::NotApproved);
+    assert_refused(
+        "a reviewer of another deployment",
+        world.commit(&planned, review).await,
+        Refusal::NotApproved,
+    );
     world.grant(world.bo, "reviewer", world.web).await.unwrap();
     world.commit(&planned, review).await.unwrap();
 }
@@ -59,9 +67,17 @@ async fn committer_needs_permission_in_all_touched_deployments() {
     world.verdict(review, world.bo, "approve").await.unwrap();
     world.owner("UPDATE person SET permissions = '{viewer}' WHERE name = 'ada'").await.unwrap();
     world.grant(world.ada, "operator", world.storage).await.unwrap();
-    assert_refused("elsewhere", world.commit(&planned, review).await, Refusal::CannotCommit);
+    assert_refused(
+        "an operator of another deployment",
+        world.commit(&planned, review).await,
+        Refusal::CannotCommit,
+    );
     world.grant(world.ada, "operator", world.web).await.unwrap();
-    assert_refused("the switch is everybody's", world.switch(false).await, Refusal::CannotCommit);
+    assert_refused(
+        "a switch by an operator of one deployment",
+        world.switch(false).await,
+        Refusal::CannotCommit,
+    );
     world.commit(&planned, review).await.unwrap();
 }
 
@@ -74,7 +90,7 @@ async fn policy_change_needs_permission_everywhere() {
     assert_eq!(
         world.touched(review).await,
         [world.web],
-        "what is written, and where it was proposed"
+        "the review changes the deployment in which it was proposed"
     );
     let mut brings = world.plan(world.storage, world.ada).await;
     let mut tx = world.db.app().begin().await.unwrap();
@@ -92,12 +108,12 @@ async fn policy_change_needs_permission_everywhere() {
 async fn gantry_name_is_reserved() {
     let world = World::new().await;
     assert_refused(
-        "new",
+        "a new person named gantry",
         world.owner("INSERT INTO person (name) VALUES ('gantry')").await,
         Refusal::ReservedName,
     );
     let renamed = world.owner("UPDATE person SET name = 'gantry' WHERE name = 'bo'").await;
-    assert_refused("renamed", renamed, Refusal::ReservedName);
+    assert_refused("a person renamed to gantry", renamed, Refusal::ReservedName);
     for statement in [
         "ALTER TABLE person DISABLE TRIGGER guard_name",
         "INSERT INTO person (name) VALUES ('gantry')",
@@ -115,12 +131,12 @@ async fn gantry_name_is_reserved() {
 async fn invalid_scoped_grant_is_refused() {
     let world = World::new().await;
     assert_refused(
-        "all",
+        "a grant on system",
         world.grant(world.bo, "operator", world.system).await,
         Refusal::InvalidGrantScope,
     );
     assert_refused(
-        "nowhere",
+        "a grant on an unknown deployment",
         world.grant(world.bo, "operator", Uuid::new_v4()).await,
         Refusal::InvalidGrantScope,
     );
@@ -159,9 +175,13 @@ async fn last_admin_survives_concurrent_removals() {
         tokio::task::yield_now().await;
     }
     one.commit().await.unwrap();
-    assert_refused("the other one is gone by now", other.await.unwrap(), Refusal::LastAdmin);
     assert_refused(
-        "alone",
+        "removal of the last admin after a concurrent one",
+        other.await.unwrap(),
+        Refusal::LastAdmin,
+    );
+    assert_refused(
+        "disabling the last admin",
         world.owner("UPDATE person SET disabled = true WHERE name = 'cy'").await,
         Refusal::LastAdmin,
     );
@@ -171,7 +191,7 @@ async fn last_admin_survives_concurrent_removals() {
         .unwrap();
     world.owner("UPDATE person SET permissions = '{admin}' WHERE name = 'robot'").await.unwrap();
     let gone = world.owner("UPDATE person SET permissions = '{viewer}' WHERE name = 'cy'").await;
-    assert_refused("a program decides about nobody", gone, Refusal::LastAdmin);
+    assert_refused("removal of the last human admin", gone, Refusal::LastAdmin);
 }
 
 #[tokio::test]

@@ -112,13 +112,21 @@ async fn claimed_run_changes_its_step() {
     .await
     .unwrap();
     let later = "UPDATE step SET output = '{\"a\": 2}' WHERE state = 'active'";
-    assert_refused("later", world.app(later).await, Refusal::OutputWithoutRun);
+    assert_refused(
+        "output after the run was applied",
+        world.app(later).await,
+        Refusal::OutputWithoutRun,
+    );
     // A re-run with a cause fails and is retried.
     world
         .app("UPDATE step SET state = 'todo', cause = 'drift' WHERE state = 'active'")
         .await
         .unwrap();
-    assert_refused("its cause is missing", world.app(&claim(N1)).await, Refusal::StepNotStartable);
+    assert_refused(
+        "a re-run without its cause",
+        world.app(&claim(N1)).await,
+        Refusal::StepNotStartable,
+    );
     world.app(&with_cause(N1)).await.unwrap();
     lease(&world).await;
     finish(&world, "failed", "state = 'error', error = 'no'").await.unwrap();
@@ -161,7 +169,7 @@ async fn step_change_without_run_is_refused() {
     }
     let other = format!("{DONE}, results = '{{\"a\": 2}}'");
     assert_refused(
-        "another result",
+        "output that differs from the result",
         finish(&world, "succeeded", &other).await,
         Refusal::OutputWithoutRun,
     );
@@ -226,14 +234,14 @@ async fn only_person_retries_destructive_step() {
         .unwrap();
     grant_operator(&world, world.eve, world.storage).await;
     assert_refused(
-        "of storage",
+        "an operator of storage",
         world.app_as(world.eve, retry).await,
         Refusal::InvalidStepTransition,
     );
     grant_operator(&world, world.eve, world.web).await;
     world.app_as(world.eve, retry).await.unwrap();
     assert_refused(
-        "its retry names no person",
+        "a claim whose retry names no person",
         world.app(&with_cause(N1)).await,
         Refusal::StepNotStartable,
     );
@@ -247,14 +255,14 @@ async fn grant_operator(world: &World, person: Uuid, place: Uuid) {
 }
 
 #[tokio::test]
-async fn retry_keeps_no_name_of_an_earlier_one() {
+async fn retry_does_not_keep_earlier_name() {
     let world = ready().await;
     world.app(&claim(N1)).await.unwrap();
     lease(&world).await;
     finish(&world, "failed", "state = 'error', error = 'no', cause = 'retry'").await.unwrap();
     world.owner("UPDATE step SET cause_by = 'ada' WHERE state = 'error'").await.unwrap();
     let again = "UPDATE step SET state = 'todo' WHERE state = 'error'";
-    assert_refused("nobody", world.app(again).await, Refusal::PersonMismatch);
+    assert_refused("no person", world.app(again).await, Refusal::PersonMismatch);
     assert_refused("another person", world.app_as(world.eve, again).await, Refusal::PersonMismatch);
     world.app_as(world.ada, again).await.unwrap();
 }
@@ -270,7 +278,7 @@ async fn retry_names_its_operator() {
             "UPDATE step SET state = 'todo', cause = 'retry', cause_by = '{name}' WHERE state = 'error'"
         )
     };
-    assert_refused("nobody", world.app(&named("ada")).await, Refusal::PersonMismatch);
+    assert_refused("no person", world.app(&named("ada")).await, Refusal::PersonMismatch);
     assert_refused("worker", world.worker(&named("ada")).await, Refusal::PersonMismatch);
     assert_refused(
         "another person",
@@ -292,10 +300,14 @@ async fn only_operator_or_commit_cancels_run() {
     lease(&world).await;
     let cancel = "UPDATE run SET cancel_requested = true, error = 'canceled by ada'";
     let superseded = "UPDATE run SET cancel_requested = true, superseded = true";
-    assert_refused("nobody", world.app(cancel).await, Refusal::PersonMismatch);
-    assert_refused("no commit", world.app(superseded).await, Refusal::PersonMismatch);
+    assert_refused("no person", world.app(cancel).await, Refusal::PersonMismatch);
     assert_refused(
-        "no commit, a person",
+        "a cancellation in the name of a commit",
+        world.app(superseded).await,
+        Refusal::PersonMismatch,
+    );
+    assert_refused(
+        "a person in the name of a commit",
         world.app_as(world.ada, superseded).await,
         Refusal::PersonMismatch,
     );
@@ -306,12 +318,16 @@ async fn only_operator_or_commit_cancels_run() {
         Refusal::PersonMismatch,
     );
     let reported = "UPDATE run SET error = 'canceled by ada'";
-    assert_refused("its words alone", world.app(reported).await, Refusal::PersonMismatch);
+    assert_refused(
+        "an error text without a cancellation",
+        world.app(reported).await,
+        Refusal::PersonMismatch,
+    );
     world.app_as(world.ada, cancel).await.unwrap();
 }
 
 #[tokio::test]
-async fn queued_run_is_not_canceled_unasked() {
+async fn queued_run_is_canceled_only_on_request() {
     let world = ready().await;
     world.app(&claim(N1)).await.unwrap();
     let end = "UPDATE run SET state = 'ended', ended_at = now(), outcome = 'canceled'";
@@ -346,7 +362,7 @@ async fn destructive_applied_step_never_runs_again() {
     world.app(&claim(N1)).await.unwrap();
     lease(&world).await;
     assert_refused(
-        "lost",
+        "a lost run whose step is due again",
         finish(&world, "lost", "state = 'todo'").await,
         Refusal::InvalidStepTransition,
     );
@@ -367,7 +383,7 @@ async fn run_that_is_not_due_is_refused() {
     let world = ready().await;
     let by_hand = "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch, content_hash, exclusive, lease_until)
                    SELECT id, node_id, concurrency_group_id, generation, 1, 1, content_hash, exclusive, now() FROM step";
-    assert_refused("its step is TODO", world.app(by_hand).await, Refusal::StepNotStartable);
+    assert_refused("a run whose step is TODO", world.app(by_hand).await, Refusal::StepNotStartable);
     let another = "(SELECT id FROM node WHERE fqdn = 'n2.x.example')";
     let concurrency_group = "(SELECT l.id FROM concurrency_group l JOIN deployment d ON d.id = l.deployment_id WHERE d.name = 'storage')";
     for (column, value) in [
@@ -383,7 +399,7 @@ async fn run_that_is_not_due_is_refused() {
         assert!(["GY047", "GY048"].contains(&refused.as_str()), "{column}: {refused}");
     }
     let jig = "ALTER TABLE jig DISABLE TRIGGER guard_intent; UPDATE jig SET active =";
-    for (why, before, after) in [
+    for (case, before, after) in [
         (
             "hold",
             "UPDATE deployment SET on_hold_by = (SELECT id FROM person LIMIT 1), on_hold_since = now() WHERE name = 'system'"
@@ -398,11 +414,15 @@ async fn run_that_is_not_due_is_refused() {
             if sql.starts_with("UPDATE node") { format!("{sql} WHERE NOT phantom") } else { sql.to_owned() }
         };
         sqlx::raw_sql(sqlx::AssertSqlSafe(machines(&before))).execute(world.db.owner()).await.unwrap();
-        assert_refused(why, world.app(&claim(N1)).await, Refusal::StepNotStartable);
+        assert_refused(case, world.app(&claim(N1)).await, Refusal::StepNotStartable);
         sqlx::raw_sql(sqlx::AssertSqlSafe(machines(&after))).execute(world.db.owner()).await.unwrap();
     }
     world.switch(false).await.unwrap();
-    assert_refused("switch", world.app(&claim(N1)).await, Refusal::StepNotStartable);
+    assert_refused(
+        "a claim while the switch is off",
+        world.app(&claim(N1)).await,
+        Refusal::StepNotStartable,
+    );
     world.switch(true).await.unwrap();
     // A parent is not done, although `pending` is 0.
     let edge = "ALTER TABLE edge DISABLE TRIGGER guard_intent;
@@ -412,7 +432,7 @@ async fn run_that_is_not_due_is_refused() {
     assert_eq!(
         both.iter().filter(|claimed| claimed.is_err()).count(),
         1,
-        "the child alone: {both:?}"
+        "only the child must be rejected: {both:?}"
     );
 }
 
@@ -429,7 +449,11 @@ async fn draining_worker_gets_no_run() {
     world.owner(&drain(WORKER)).await.unwrap();
     let leased =
         format!("UPDATE run SET state = 'running', worker_id = '{WORKER}', started_at = now()");
-    assert_refused("a lease", world.worker(&leased).await, Refusal::InvalidRunTransition);
+    assert_refused(
+        "a lease of a draining worker",
+        world.worker(&leased).await,
+        Refusal::InvalidRunTransition,
+    );
     let resume = "UPDATE worker SET drain_by = NULL, drain_since = NULL, drain_reason = NULL";
     world.owner(resume).await.unwrap();
     lease(&world).await;
@@ -448,7 +472,11 @@ async fn draining_worker_gets_no_run() {
     let adopted = format!(
         "UPDATE run SET worker_id = '{other}', adoptions = adoptions + 1, lease_until = now() + interval '1 minute'"
     );
-    assert_refused("an adoption", world.worker(&adopted).await, Refusal::InvalidRunTransition);
+    assert_refused(
+        "an adoption by a draining worker",
+        world.worker(&adopted).await,
+        Refusal::InvalidRunTransition,
+    );
     finish(&world, "succeeded", DONE).await.unwrap();
 }
 
@@ -470,25 +498,41 @@ async fn run_passes_each_state_once() {
         .unwrap();
     let leased =
         format!("UPDATE run SET state = 'running', worker_id = '{WORKER}', started_at = now()");
-    assert_refused("hold", world.app(&leased).await, Refusal::InvalidRunTransition);
+    assert_refused(
+        "a lease during a hold",
+        world.app(&leased).await,
+        Refusal::InvalidRunTransition,
+    );
     world.owner("UPDATE deployment SET on_hold_by = NULL, on_hold_since = NULL").await.unwrap();
     let log = |run: i64, at: i64| {
         format!(
             "INSERT INTO run_log (run_id, at_offset, body) VALUES ({run}, {at}, 'x') ON CONFLICT DO NOTHING"
         )
     };
-    assert_refused("nobody has it", world.app(&log(1, 0)).await, Refusal::InvalidLogWrite);
+    assert_refused(
+        "a log of a run without a worker",
+        world.app(&log(1, 0)).await,
+        Refusal::InvalidLogWrite,
+    );
     lease(&world).await;
-    assert_refused("a gap", world.app(&log(1, 7)).await, Refusal::InvalidLogWrite);
-    assert_refused("no such run", world.app(&log(99, 0)).await, Refusal::InvalidLogWrite);
+    assert_refused("a gap in the log", world.app(&log(1, 7)).await, Refusal::InvalidLogWrite);
+    assert_refused(
+        "a log of an unknown run",
+        world.app(&log(99, 0)).await,
+        Refusal::InvalidLogWrite,
+    );
     assert_eq!(
         (world.app(&log(1, 0)).await.unwrap(), world.app(&log(1, 0)).await.unwrap()),
         (1, 0)
     );
     let back = "UPDATE run SET state = 'queued', worker_id = NULL, started_at = NULL";
-    assert_refused("back", world.app(back).await, Refusal::InvalidRunTransition);
     assert_refused(
-        "stamp",
+        "a run that returns to an earlier state",
+        world.app(back).await,
+        Refusal::InvalidRunTransition,
+    );
+    assert_refused(
+        "a changed transaction id",
         world.app("UPDATE run SET ended_xid = pg_current_xact_id()").await,
         Refusal::RunIdentityChanged,
     );
@@ -513,13 +557,19 @@ async fn lease_lasts_at_most_one_hour() {
     for until in wrong {
         let claimed = claim(N1).replace("now() + interval '1 min'", until);
         let refused = state(world.app(&claimed).await);
-        assert!(["GY048", "23514"].contains(&refused.as_str()), "claimed until {until}: {refused}");
+        assert!(
+            ["GY048", "23514"].contains(&refused.as_str()),
+            "a lease until {until} was claimed: {refused}"
+        );
     }
     world.app(&claim(N1)).await.unwrap();
     lease(&world).await;
     for until in wrong {
         let refused = state(world.worker(&renew(until)).await);
-        assert!(["GY049", "23514"].contains(&refused.as_str()), "renewed until {until}: {refused}");
+        assert!(
+            ["GY049", "23514"].contains(&refused.as_str()),
+            "a lease was renewed until {until}: {refused}"
+        );
     }
     assert_eq!(world.worker(&renew("now() + interval '1 hour'")).await.unwrap(), 1);
 }
@@ -535,7 +585,11 @@ async fn ended_run_does_not_leave_step_in_transition() {
     world.app(&claim(N1)).await.unwrap();
     lease(&world).await;
     let lost = "UPDATE run SET state = 'ended', outcome = 'lost', ended_at = now() WHERE state = 'running'";
-    assert_refused("running", world.worker(lost).await, Refusal::InvalidRunTransition);
+    assert_refused(
+        "a lost run whose lease is valid",
+        world.worker(lost).await,
+        Refusal::InvalidRunTransition,
+    );
 }
 
 #[tokio::test]
@@ -551,12 +605,16 @@ async fn next_chunk_waits_for_previous_one() {
     .await
     .unwrap();
     world.app(&claim(N1)).await.unwrap();
-    assert_refused("early", world.app(&claim(N2)).await, Refusal::StepNotStartable);
+    assert_refused(
+        "a claim before the previous chunk ended",
+        world.app(&claim(N2)).await,
+        Refusal::StepNotStartable,
+    );
     finish(&world, "unstarted", "state = 'todo'").await.unwrap();
     let both = claim(N1)
         .replace(&format!("= '{N1}'"), "LIKE 'n_.x.example'")
         .replace("= (SELECT id FROM node", "IN (SELECT id FROM node");
-    assert_eq!(world.app(&both).await.unwrap(), 2, "one chunk");
+    assert_eq!(world.app(&both).await.unwrap(), 2, "both rows belong to one chunk");
 }
 
 #[tokio::test]
@@ -575,7 +633,7 @@ async fn worker_deletes_only_excess_results() {
         let sql = "SELECT result IS NOT NULL FROM run WHERE id = 1";
         sqlx::query_scalar::<_, bool>(sql).fetch_one(world.db.owner()).await.unwrap()
     };
-    assert!(stored().await, "the only result of its step");
+    assert!(stored().await, "the only result of a step stays");
     let newer = "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch,
                    content_hash, exclusive, lease_until, state, outcome, ended_at, result, result_bytes)
                  SELECT step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch,
@@ -583,15 +641,15 @@ async fn worker_deletes_only_excess_results() {
     for _ in 0..9 {
         world.owner(newer).await.unwrap();
     }
-    assert!(stored().await, "the tenth result");
+    assert!(stored().await, "the tenth result stays");
     world.owner(newer).await.unwrap();
-    assert!(!stored().await, "the eleventh result");
+    assert!(!stored().await, "the eleventh result is deleted");
     let large = "UPDATE run SET result = '{}', result_bytes = 4194304 WHERE id = 1";
     world.owner("UPDATE run SET result = NULL WHERE id > 1").await.unwrap();
     world.owner(large).await.unwrap();
-    assert!(stored().await, "4 MiB");
+    assert!(stored().await, "results of 4 MiB in total stay");
     world.owner(&large.replace("304", "305")).await.unwrap();
-    assert!(!stored().await, "more than 4 MiB");
+    assert!(!stored().await, "a result beyond 4 MiB in total is deleted");
 }
 
 #[tokio::test]
@@ -612,11 +670,15 @@ async fn counters_rise_by_one() {
     }
     let checks = |n: i32| format!("UPDATE node SET contradicting_checks = {n} WHERE NOT phantom");
     let many = world.app(&checks(i32::MAX)).await;
-    assert_refused("many checks", many, Refusal::NodeStateWithoutEvidence);
+    assert_refused("several health checks at once", many, Refusal::NodeStateWithoutEvidence);
     world.app(&checks(2)).await.unwrap();
     world.propose(world.web, world.ada).await;
     let version = "UPDATE proposal SET version = 2147483647";
-    assert_refused("proposal", world.app_as(world.ada, version).await, Refusal::AlreadyUsed);
+    assert_refused(
+        "a skipped version of a proposal",
+        world.app_as(world.ada, version).await,
+        Refusal::AlreadyUsed,
+    );
 }
 
 #[tokio::test]
@@ -662,22 +724,30 @@ async fn node_change_without_health_check_is_refused() {
         let refused = state(world.app(&sql).await);
         assert!(["GY052", "23514"].contains(&refused.as_str()), "{set}: {refused}");
     }
-    let look = |reached| {
+    let health_check = |reached| {
         format!(
             "INSERT INTO health_check (node_id, reached, duration_ms, by) VALUES ('{}', {reached}, 1, 'w')",
             world.n1
         )
     };
     let up = "UPDATE node SET alive = true, joined = 'confirmed', boot_id = 'x', last_seen_at = now() WHERE fqdn = 'n1.x.example'";
-    world.app(&look(false)).await.unwrap();
-    assert_refused("not reached", world.app(up).await, Refusal::NodeStateWithoutEvidence);
-    world.app(&look(true)).await.unwrap();
+    world.app(&health_check(false)).await.unwrap();
+    assert_refused(
+        "a node that no health check reached",
+        world.app(up).await,
+        Refusal::NodeStateWithoutEvidence,
+    );
+    world.app(&health_check(true)).await.unwrap();
     world.app(up).await.unwrap();
-    world.app(&look(false)).await.unwrap();
+    world.app(&health_check(false)).await.unwrap();
     world.app("UPDATE node SET alive = false WHERE fqdn = 'n1.x.example'").await.unwrap();
     let new = "INSERT INTO node (fqdn, deployment_id, transport, alive, joined)
                SELECT 'n8.x.example', id, 'ssh', true, 'confirmed' FROM deployment WHERE system";
-    assert_refused("a new one", world.app(new).await, Refusal::NodeStateWithoutEvidence);
+    assert_refused(
+        "a new node that is alive",
+        world.app(new).await,
+        Refusal::NodeStateWithoutEvidence,
+    );
     let fact = format!(
         "INSERT INTO node_fact (node_id, source, facts, run_id) SELECT '{}', 'role app', '{{\"cpus\": 4}}', id FROM run",
         world.n2
@@ -741,18 +811,18 @@ async fn check_moves_its_step_only_with_a_result() {
     let reruns = "UPDATE step SET state = 'todo', cause = 'check' WHERE state = 'active'";
     let recovers = "UPDATE step SET state = 'active', error = NULL WHERE state = 'error'";
     let refused = Refusal::InvalidStepTransition;
-    assert_refused("ERROR alone", world.worker(fails).await, refused);
-    assert_refused("TODO alone", world.worker(reruns).await, refused);
+    assert_refused("ERROR without a result of the check", world.worker(fails).await, refused);
+    assert_refused("TODO without a result of the check", world.worker(reruns).await, refused);
     let passing = check_result("passing", 0);
-    assert_refused("it passed", record(&world, &passing, fails).await, refused);
-    assert_refused("it passed", record(&world, &passing, reruns).await, refused);
+    assert_refused("a check that passed", record(&world, &passing, fails).await, refused);
+    assert_refused("a check that passed", record(&world, &passing, reruns).await, refused);
     let failing = check_result("failing", 1);
     record(&world, &failing, fails).await.unwrap();
-    assert_refused("no result", world.worker(recovers).await, refused);
+    assert_refused("a recovery without a result", world.worker(recovers).await, refused);
     let failing = check_result("failing", 2);
-    assert_refused("it failed", record(&world, &failing, recovers).await, refused);
+    assert_refused("a check that failed", record(&world, &failing, recovers).await, refused);
     let runs = "UPDATE step SET state = 'todo', cause = 'check' WHERE state = 'error'";
-    assert_refused("in ERROR", record(&world, &failing, runs).await, refused);
+    assert_refused("a new run of a step in ERROR", record(&world, &failing, runs).await, refused);
     record(&world, &passing, recovers).await.unwrap();
     let failing = check_result("failing", 1);
     record(&world, &failing, reruns).await.unwrap();
@@ -768,24 +838,32 @@ async fn check_moves_its_step_only_with_a_result() {
 async fn check_result_without_lease_is_refused() {
     let world = checked().await;
     let refused = Refusal::InvalidStepTransition;
-    assert_refused("no lease", world.worker(&check_result("failing", 1)).await, refused);
+    assert_refused(
+        "a result without a lease",
+        world.worker(&check_result("failing", 1)).await,
+        refused,
+    );
     let unknown = lease_check("00000000-0000-0000-0000-000000000009");
-    assert_refused("unknown worker", world.worker(&unknown).await, refused);
+    assert_refused("a lease of an unknown worker", world.worker(&unknown).await, refused);
     world.worker(&lease_check(WORKER)).await.unwrap();
-    assert_refused("leased twice", world.worker(&lease_check(WORKER)).await, refused);
-    for (what, set) in [
+    assert_refused("a second lease", world.worker(&lease_check(WORKER)).await, refused);
+    for (case, set) in [
         ("a result without a time", "detail = 'other'"),
-        ("passes for ever", "passes_until = now() + interval '1 day'"),
-        ("due too late", "due_at = now() + interval '2 days'"),
-        ("due in the past", "due_at = now() - interval '1 s'"),
-        ("a state alone", "failures = 1"),
+        ("a result that never expires", "passes_until = now() + interval '1 day'"),
+        ("a check that is due too late", "due_at = now() + interval '2 days'"),
+        ("a check that is due in the past", "due_at = now() - interval '1 s'"),
+        ("a failure count without a result", "failures = 1"),
     ] {
         let sql = format!("UPDATE role_check SET {set}");
-        assert_refused(what, world.worker(&sql).await, refused);
+        assert_refused(case, world.worker(&sql).await, refused);
     }
     let infinite = world.worker("UPDATE role_check SET due_at = 'infinity'").await;
     assert!(["GY047", "23514"].contains(&state(infinite).as_str()));
-    assert_refused("many failures", world.worker(&check_result("failing", 2)).await, refused);
+    assert_refused(
+        "several failures at once",
+        world.worker(&check_result("failing", 2)).await,
+        refused,
+    );
     world.worker(&check_result("failing", 1)).await.unwrap();
     for sql in ["DELETE FROM role_check", "UPDATE role_check SET step_id = step_id"] {
         assert_eq!(state(world.db.worker().execute(sql).await), "42501", "{sql}");

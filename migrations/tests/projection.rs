@@ -205,7 +205,7 @@ async fn deleted_edge_is_refused() {
     let (planned, review) = plan(1).await;
     let without = bind.split("INSERT INTO edge").next().unwrap_or_default();
     assert_refused(
-        "no edge",
+        "a deleted edge",
         commit_with(&world, &planned, review, without).await,
         ProjectionMismatch,
     );
@@ -213,11 +213,11 @@ async fn deleted_edge_is_refused() {
 
     let (planned, review) = plan(2).await;
     let own = commit_with(&world, &planned, review, "DELETE FROM edge").await;
-    assert_refused("of a listed node", own, ProjectionMismatch);
+    assert_refused("a deleted edge of a listed node", own, ProjectionMismatch);
     let other = world.plan(world.storage, world.eve).await;
     let (other, review) = approved(&world, other).await;
     let foreign = commit_with(&world, &other, review, "DELETE FROM edge").await;
-    assert_refused("of another node", foreign, UnlistedRows);
+    assert_refused("a deleted edge of another node", foreign, UnlistedRows);
     commit_with(&world, &other, review, "SELECT 1").await.unwrap();
 }
 
@@ -229,7 +229,7 @@ async fn approved_policy_must_be_in_force() {
         NewReview { new_policy: Some(stricter.clone()), ..world.plan(world.web, world.ada).await };
     let (planned, review) = approved(&world, planned).await;
     assert_refused(
-        "kept",
+        "a commit that keeps the old policy",
         commit_with(&world, &planned, review, "SELECT 1").await,
         Refusal::IncompleteProjection,
     );
@@ -250,7 +250,7 @@ async fn transaction_commits_one_change() {
     let number = world.insert_blueprint(&mut tx, one, &root).await.unwrap();
     world.project(&mut tx, &first, number).await.unwrap();
     assert_refused(
-        "a second one",
+        "a second commit in one transaction",
         world.insert_blueprint(&mut tx, two, &root).await,
         Refusal::NotNextBlueprint,
     );
@@ -371,6 +371,10 @@ async fn milestone_does_not_pass_without_its_edges() {
         "{bind}; DELETE FROM edge WHERE child = (SELECT id FROM step WHERE immediate); {active}; {edge}"
     );
     let refused = commit_with(&world, &planned, review, &around).await;
-    assert_refused("its edges were gone meanwhile", refused, ProjectionMismatch);
+    assert_refused(
+        "a milestone that passed while its edges were missing",
+        refused,
+        ProjectionMismatch,
+    );
     commit_with(&world, &planned, review, &bind).await.unwrap();
 }

@@ -99,7 +99,7 @@ const REFUSED_TO_WORKERS: &[&str] = &[
     "UPDATE server_address SET seen_at = now()",
     "DELETE FROM server_address",
     "SELECT act_as('a')",
-    "SELECT doubt_node(id) FROM node",
+    "SELECT reset_join_confirmation(id) FROM node",
     "SELECT name FROM person",
     "SELECT permissions FROM person",
     "SELECT body FROM edit",
@@ -242,7 +242,7 @@ const REFUSED_TO_ALL: &[&str] = &[
 async fn assert_denied(role: &str, pool: &PgPool, statements: &[&str]) {
     for sql in statements {
         let refused = pool.execute(AssertSqlSafe(*sql)).await;
-        assert!(refused.is_err(), "{role} may {sql}");
+        assert!(refused.is_err(), "{role} must not run {sql}");
         assert_eq!(state(refused), DENIED, "{role}: {sql}");
     }
 }
@@ -327,7 +327,7 @@ async fn worker_has_progress_privileges() {
             "INSERT INTO node_fact (node_id, source, facts, run_id) SELECT node_id, 'role a', '{}', id FROM run
              ON CONFLICT (node_id, source) DO UPDATE SET facts = excluded.facts, run_id = excluded.run_id",
             "UPDATE role_check SET worker_id = (SELECT id FROM worker), leased_at = now(), due_at = now()",
-            "UPDATE role_check SET state = 'failing', failures = 1, reran = false, generation = 1, detail = 'a',
+            "UPDATE role_check SET state = 'failing', failures = 1, caused_rerun = false, generation = 1, detail = 'a',
                duration_ms = 1, checked_at = now(), changed_at = now(), passes_until = now()",
             "INSERT INTO event (topic, subject, kind, body) VALUES ('runs', '1', 'run', '{}')",
             "SELECT seal_audit(10)",
@@ -348,32 +348,40 @@ async fn connection_change_withdraws_confirmation() {
         .app("INSERT INTO node (fqdn, deployment_id) SELECT 'bare.x.example', id FROM deployment WHERE system")
         .await
         .unwrap();
-    let bare = "WHERE fqdn = 'bare.x.example'";
-    let life = format!("SELECT alive, joined FROM node {bare}");
+    let record = "WHERE fqdn = 'bare.x.example'";
+    let life = format!("SELECT alive, joined FROM node {record}");
     let life = async || {
         sqlx::query_as::<_, (bool, String)>(AssertSqlSafe(life.as_str()))
             .fetch_one(world.db.app())
             .await
             .unwrap()
     };
-    assert_eq!(life().await, (false, "none".to_owned()), "no worker has checked it");
-    let confirmed = format!("UPDATE node SET alive = true, joined = 'confirmed' {bare}");
+    assert_eq!(
+        life().await,
+        (false, "none".to_owned()),
+        "the new connection has no health check yet"
+    );
+    let confirmed = format!("UPDATE node SET alive = true, joined = 'confirmed' {record}");
     for change in [
         "connection = '{\"port\": 23}'",
         "address = '[\"192.0.2.7\"]'",
         "connection_no = connection_no + 1",
     ] {
         world.owner(&confirmed).await.unwrap();
-        world.app(&format!("UPDATE node SET {change} {bare}")).await.unwrap();
+        world.app(&format!("UPDATE node SET {change} {record}")).await.unwrap();
         assert_eq!(life().await, (true, "none".to_owned()), "{change}");
     }
     world.owner(&confirmed).await.unwrap();
-    world.app(&format!("SELECT doubt_node(id) FROM node {bare}")).await.unwrap();
+    world.app(&format!("SELECT reset_join_confirmation(id) FROM node {record}")).await.unwrap();
     assert_eq!(life().await, (true, "welcomed".to_owned()));
-    world.app(&format!("SELECT doubt_node(id) FROM node {bare}")).await.unwrap();
-    assert_eq!(life().await, (true, "welcomed".to_owned()), "doubt never raises it");
+    world.app(&format!("SELECT reset_join_confirmation(id) FROM node {record}")).await.unwrap();
+    assert_eq!(
+        life().await,
+        (true, "welcomed".to_owned()),
+        "repeated doubt must not raise the state"
+    );
     world
-        .app(&format!("UPDATE node SET removed_in = (SELECT number FROM head) {bare}"))
+        .app(&format!("UPDATE node SET removed_in = (SELECT number FROM head) {record}"))
         .await
         .unwrap();
     assert_eq!(life().await, (false, "none".to_owned()));
@@ -405,7 +413,7 @@ async fn only_listed_functions_run_as_owner() {
         ("begin_session_by_password", &["server"]),
         ("confirm_access", &["server"]),
         ("confirm_totp", &["server"]),
-        ("doubt_node", &["server"]),
+        ("reset_join_confirmation", &["server"]),
         ("ensure_run_log_room", &["worker"]),
         ("forget_events", &["worker"]),
         ("forget_excess_results", &["worker"]),

@@ -1,6 +1,6 @@
 //! The database rejects actions of sessions without their second factor.
 
-#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod world;
 
@@ -91,13 +91,19 @@ async fn session_without_its_factor_writes_nothing() {
         "INSERT INTO comment (review_id, person_id, body) VALUES ({review}, '{}', 'x')",
         world.bo
     );
-    assert!(world.app_as(world.bo, &comment).await.is_err(), "a comment");
+    assert!(
+        world.app_as(world.bo, &comment).await.is_err(),
+        "a session without its factor must not comment"
+    );
     assert!(world.calls(world.bo, &format!("present_totp({STEP})")).await.unwrap());
     assert_eq!(world.app_as(world.bo, &approve).await.unwrap(), 1);
 
     world.app_of(world.ada).await;
     assert_refused("a commit", world.commit(&planned, review).await, Refusal::SecondFactorRequired);
-    assert!(world.switch(false).await.is_err(), "the switch");
+    assert!(
+        world.switch(false).await.is_err(),
+        "a session without its factor must not change the switch"
+    );
     world
         .owner(
             "UPDATE person SET permissions = permissions || '{admin}' WHERE name IN ('ada', 'bo')",
@@ -112,7 +118,11 @@ async fn session_without_its_factor_writes_nothing() {
         world.ada
     );
     assert_refused("a token", world.app_as(world.ada, &token).await, Refusal::PersonMismatch);
-    assert_eq!(world.app_as(world.bo, person).await.unwrap(), 1, "an admin who presented one");
+    assert_eq!(
+        world.app_as(world.bo, person).await.unwrap(),
+        1,
+        "an admin who presented the factor can write"
+    );
 }
 
 #[tokio::test]
@@ -122,16 +132,20 @@ async fn policy_requires_enrolment_before_anything() {
     let review = world.submit(&planned).await.unwrap();
     world.demand().await;
     let approve = approval(review, world.bo);
-    assert_refused("bo", world.app_as(world.bo, &approve).await, Refusal::SecondFactorRequired);
+    assert_refused(
+        "a person without a factor",
+        world.app_as(world.bo, &approve).await,
+        Refusal::SecondFactorRequired,
+    );
     world.app_as(world.bo, &enrol_app(world.bo)).await.unwrap();
     assert_refused(
-        "not confirmed",
+        "a factor that is not confirmed",
         world.app_as(world.bo, &approve).await,
         Refusal::SecondFactorRequired,
     );
     assert!(
         !world.calls(world.bo, &format!("present_totp({STEP})")).await.unwrap(),
-        "not confirmed"
+        "an unconfirmed app cannot be presented"
     );
     assert!(world.calls(world.bo, &format!("confirm_totp({STEP})")).await.unwrap());
     assert!(world.presented(world.bo).await);
@@ -158,7 +172,7 @@ async fn stolen_password_cannot_enrol_a_factor() {
     }
     let delete = format!("DELETE FROM totp WHERE person_id = '{}'", world.bo);
     assert_refused(
-        "its removal",
+        "removal of the factor",
         world.app_as(world.bo, &delete).await,
         Refusal::SecondFactorRequired,
     );
@@ -182,19 +196,30 @@ async fn stolen_password_cannot_enrol_a_factor() {
 
     let key = world.passkey_of(world.cy).await;
     let revoke = format!("UPDATE passkey SET revoked_at = now() WHERE id = '{key}'");
-    assert_refused("revoked by nobody", world.app(&revoke).await, Refusal::NotAnAdmin);
+    assert_refused(
+        "a passkey revoked without a person",
+        world.app(&revoke).await,
+        Refusal::NotAnAdmin,
+    );
     let revoke = format!(
         "UPDATE passkey SET revoked_at = now(), revoked_by = '{}' WHERE id = '{key}'",
         world.cy
     );
-    assert_refused("revoked", world.app_as(world.cy, &revoke).await, Refusal::NotAnAdmin);
+    assert_refused(
+        "a passkey revoked without the factor",
+        world.app_as(world.cy, &revoke).await,
+        Refusal::NotAnAdmin,
+    );
     assert!(
         !world.calls(world.bo, &format!("present_passkey('{key}')")).await.unwrap(),
-        "another person's"
+        "the passkey belongs to another person"
     );
     assert!(world.calls(world.cy, &format!("present_passkey('{key}')")).await.unwrap());
     assert_eq!(world.app_as(world.cy, &revoke).await.unwrap(), 1);
-    assert!(!world.calls(world.cy, &format!("present_passkey('{key}')")).await.unwrap(), "revoked");
+    assert!(
+        !world.calls(world.cy, &format!("present_passkey('{key}')")).await.unwrap(),
+        "the passkey is revoked"
+    );
 }
 
 #[tokio::test]
@@ -212,9 +237,9 @@ async fn code_is_accepted_once() {
     }
     assert!(!world.presented(world.bo).await);
     assert!(world.calls(world.bo, &present("+ 1")).await.unwrap());
-    assert!(!world.calls(world.ada, &present("")).await.unwrap(), "none is set up");
+    assert!(!world.calls(world.ada, &present("")).await.unwrap(), "no factor is set up");
     assert_refused(
-        "no session",
+        "a code without a session",
         world.app(&format!("SELECT {}", present(""))).await,
         Refusal::InsufficientCredential,
     );
@@ -243,13 +268,17 @@ async fn only_functions_write_factors() {
     let foreign = enrol_app(world.cy);
     world.session(world.ada).await;
     assert_refused(
-        "another person's",
+        "another person's factor",
         world.app_as(world.ada, &foreign).await,
         Refusal::NotAnAdmin,
     );
-    assert_refused("nobody's", world.app(&foreign).await, Refusal::NotAnAdmin);
+    assert_refused("a factor without a session", world.app(&foreign).await, Refusal::NotAnAdmin);
     let delete = format!("DELETE FROM totp WHERE person_id = '{}'", world.bo);
-    assert_refused("no admin", world.app_as(world.ada, &delete).await, Refusal::NotAnAdmin);
+    assert_refused(
+        "a reset by a person who is not an admin",
+        world.app_as(world.ada, &delete).await,
+        Refusal::NotAnAdmin,
+    );
     world
         .owner("UPDATE person SET permissions = permissions || '{admin}' WHERE name = 'ada'")
         .await
@@ -258,7 +287,7 @@ async fn only_functions_write_factors() {
     let sql = "SELECT by FROM access_change WHERE kind = 'factor_removed' AND person_id = $1";
     let by: Uuid =
         sqlx::query_scalar(sql).bind(world.bo).fetch_one(world.db.owner()).await.unwrap();
-    assert_eq!(by, world.ada, "her approvals with bo's account do not count for a while");
+    assert_eq!(by, world.ada, "ada gave bo access to the account");
 }
 
 #[tokio::test]
@@ -267,12 +296,15 @@ async fn set_up_is_confirmed_in_same_session() {
     world.app_as(world.bo, &enrol_app(world.bo)).await.unwrap();
     let confirm = format!("confirm_totp({STEP})");
     world.owner("UPDATE totp SET created_at = now() - interval '16 minutes'").await.unwrap();
-    assert!(!world.calls(world.bo, &confirm).await.unwrap(), "too late");
+    assert!(
+        !world.calls(world.bo, &confirm).await.unwrap(),
+        "the time for the confirmation has passed"
+    );
     world
         .owner("UPDATE totp SET created_at = now(), session_id = gen_random_uuid()")
         .await
         .unwrap();
-    assert!(!world.calls(world.bo, &confirm).await.unwrap(), "another session began it");
+    assert!(!world.calls(world.bo, &confirm).await.unwrap(), "another session started the setup");
     world.app_as(world.bo, "DELETE FROM totp").await.unwrap();
     world.app_as(world.bo, &enrol_app(world.bo)).await.unwrap();
     assert!(world.calls(world.bo, &confirm).await.unwrap());

@@ -63,8 +63,8 @@ async fn differing(world: &World) -> Vec<String> {
 async fn settings_do_not_change_audit_rows() {
     let world = World::new().await;
     let settings = changed_settings(&world).await;
-    for wanted in ["bytea_output", "IntervalStyle", "standard_conforming_strings"] {
-        assert!(settings.iter().any(|(name, _)| name == wanted), "{wanted}: {settings:?}");
+    for expected in ["bytea_output", "IntervalStyle", "standard_conforming_strings"] {
+        assert!(settings.iter().any(|(name, _)| name == expected), "{expected}: {settings:?}");
     }
     for setting in &settings {
         let planned = world.plan(world.web, world.ada).await;

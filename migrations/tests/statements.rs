@@ -4,8 +4,8 @@
 //! SQL. A `{NAME}` in a format string is replaced by the constant of that name, and other
 //! placeholders by a sample ([`SAMPLES`]). `EXPLAIN EXECUTE` also checks the privileges.
 //!
-//! Two kinds of SQL are not covered: the statements that SeaORM builds (a test of the store compares
-//! the entities with the schema), and `DO` blocks, which have no plan.
+//! Two kinds of SQL are not covered: the statements that SeaORM builds (a test of the store
+//! compares the entities with the schema), and `DO` blocks, which have no plan.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -45,6 +45,7 @@ const SAMPLES: &[(&str, &str)] = &[
     ("found", "SELECT id, node_id FROM noderole"),
     ("limit", "100"),
     ("names", "id, node_id"),
+    ("order", "DESC"),
     ("order_by", "s.id DESC"),
     ("outcome_filter", "s.state = 'open'"),
     ("returned", "result = CASE WHEN nd.removed_in IS NULL THEN $7::jsonb END, result_bytes = $8,"),
@@ -54,12 +55,12 @@ const SAMPLES: &[(&str, &str)] = &[
         "unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::bigint[], $6::bool[], $7::int[]) \
          AS d (id, node_id, deployment_id, concurrency_group, number, again, rank)",
     ),
+    ("steps", "step.state = 'error'"),
     ("sign", "<"),
     ("state_filter", "p.state = 'open' AND"),
     ("step_values", "s.id"),
     ("updates", "data = excluded.data"),
     ("values", "d.id, d.node_id"),
-    ("way", "DESC"),
 ];
 
 /// A string literal or the content of an included file.

@@ -133,8 +133,8 @@ pub enum ServeError {
     Listener(#[from] std::io::Error),
 }
 
-/// Serves until `shutdown` resolves, then waits up to [`http::limits::SHUTDOWN_GRACE`] for answers in
-/// progress.
+/// Serves until `shutdown` resolves, then waits up to [`http::limits::SHUTDOWN_GRACE`] for answers
+/// in progress.
 ///
 /// # Errors
 /// If there is no safe public address, or the listener fails.
@@ -222,9 +222,9 @@ fn state(
 /// The request keeps its permit until it ends. So the permits limit the work, not only the waiting
 /// clients. [`Timeouts::body`] and the statement timeout of the database limit its duration.
 ///
-/// Monitoring needs an answer most when no permit is left. Its paths ([`http::health::PROBE_PATHS`])
-/// therefore need no permit. They read no body, and limit the time and connections of their
-/// database queries themselves.
+/// Monitoring needs an answer most when no permit is left. Its paths
+/// ([`http::health::PROBE_PATHS`]) therefore need no permit. They read no body, and limit the time
+/// and connections of their database queries themselves.
 async fn enforce_limits(State(state): State<AppState>, request: Request, next: Next) -> Response {
     if http::health::PROBE_PATHS.contains(&request.uri().path()) {
         return next.run(request).await;

@@ -15,7 +15,7 @@
     dead_code,
     unreachable_pub,
     missing_docs,
-    reason = "the tests' cluster, of which a measurement needs a part, and which nothing is published of here"
+    reason = "the benchmark uses a part of the tests' cluster"
 )]
 mod cluster;
 
@@ -77,7 +77,7 @@ async fn ours(testbed: &Testbed) {
         }
     }
     cluster.commit(&binds).await;
-    let at_once = u32::try_from(NODES).expect("few");
+    let at_once = u32::try_from(NODES).expect("a small number");
     let config = worker::Config {
         max_running: at_once,
         capacity: at_once,
@@ -128,13 +128,14 @@ fn theirs(testbed: &Testbed, programs: &Path, folder: &Path, module: &str) {
     }
     let write = |name: &str, text: &str| {
         let path = folder.join(name);
-        fs::write(&path, text).expect("to write");
+        fs::write(&path, text).expect("a written file");
         path
     };
     let (inventory, book) = (write("inventory", &inventory), write("book.yml", &book));
     let known = write("known_hosts", &known);
     let args = format!(
-        "-o ControlMaster=auto -o ControlPersist=60s -o UserKnownHostsFile={} -o StrictHostKeyChecking=yes",
+        "-o ControlMaster=auto -o ControlPersist=60s -o UserKnownHostsFile={} -o \
+         StrictHostKeyChecking=yes",
         known.display()
     );
     let begun = Instant::now();

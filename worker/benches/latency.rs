@@ -12,7 +12,7 @@
     dead_code,
     unreachable_pub,
     missing_docs,
-    reason = "the tests' cluster, of which a measurement needs a part, and which nothing is published of here"
+    reason = "the benchmark uses a part of the tests' cluster"
 )]
 mod cluster;
 
@@ -56,13 +56,14 @@ async fn main() {
     }
     let _ = stop.send(());
     let _ = running.await;
-    for (what, times) in
+    for (name, times) in
         [("its first run starts", &mut to_start), ("that run's step is ACTIVE", &mut to_active)]
     {
         times.sort_by(f64::total_cmp);
         let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
         println!(
-            "from a commit until {what}: p50 {:.1} ms, p99 {:.1} ms, slowest {:.1} ms ({} commits, nothing else running)",
+            "from a commit until {name}: p50 {:.1} ms, p99 {:.1} ms, slowest {:.1} ms ({} commits, \
+             nothing else running)",
             at(0.5),
             at(0.99),
             at(1.0),
@@ -75,11 +76,13 @@ async fn main() {
 async fn ended(cluster: &Cluster, runs: usize) -> (f64, f64) {
     loop {
         let newest: Option<(f64, f64)> = sqlx::query_as(
-            "SELECT extract(epoch FROM started_at)::float8 * 1000, extract(epoch FROM ended_at)::float8 * 1000
-             FROM run WHERE ended_at IS NOT NULL AND (SELECT count(*) FROM run WHERE ended_at IS NOT NULL) = $1
+            "SELECT extract(epoch FROM started_at)::float8 * 1000, extract(epoch FROM
+                 ended_at)::float8 * 1000
+             FROM run WHERE ended_at IS NOT NULL AND (SELECT count(*) FROM run WHERE ended_at IS
+             NOT NULL) = $1
              ORDER BY id DESC LIMIT 1",
         )
-        .bind(i64::try_from(runs).expect("few"))
+        .bind(i64::try_from(runs).expect("a small number"))
         .fetch_optional(cluster.pool())
         .await
         .expect("the run");

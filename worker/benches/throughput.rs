@@ -16,7 +16,7 @@
     dead_code,
     unreachable_pub,
     missing_docs,
-    reason = "the tests' cluster, of which a measurement needs a part, and which nothing is published of here"
+    reason = "the benchmark uses a part of the tests' cluster"
 )]
 mod cluster;
 
@@ -43,7 +43,7 @@ fn main() {
             measure(at_once).await;
         }
         match modules() {
-            Ok(modules) => beside(&modules).await,
+            Ok(modules) => measure_graphile(&modules).await,
             Err(reason) => println!("graphile-worker is left out: {reason}"),
         }
     });
@@ -63,7 +63,7 @@ async fn measure(at_once: u32) {
     let begun = Instant::now();
     cluster.commit(&binds).await;
     let committed = begun.elapsed();
-    sqlx::query("ANALYZE").execute(cluster.db.owner()).await.expect("to analyze");
+    sqlx::query("ANALYZE").execute(cluster.db.owner()).await.expect("analyzed tables");
     let config = worker::Config {
         max_running: at_once,
         capacity: at_once,
@@ -83,7 +83,8 @@ async fn measure(at_once: u32) {
     let _ = running.await;
     let runs = NODES * ROLES;
     println!(
-        "gantry, {runs} noop runs, at most {at_once} at once: {:.2} s, {:.0} runs/s (commit of {runs} steps: {:.2} s)",
+        "gantry, {runs} noop runs, at most {at_once} at once: {:.2} s, {:.0} runs/s (commit of \
+         {runs} steps: {:.2} s)",
         took.as_secs_f64(),
         runs as f64 / took.as_secs_f64(),
         committed.as_secs_f64()
@@ -100,7 +101,7 @@ fn modules() -> Result<String, String> {
     }
 }
 
-async fn beside(modules: &str) {
+async fn measure_graphile(modules: &str) {
     let jobs = NODES * ROLES;
     for (at_once, mode) in [(10, "plain"), (24, "plain"), (24, "batched")] {
         let database = TestDatabase::new().await;
@@ -117,7 +118,8 @@ async fn beside(modules: &str) {
         let seconds: Option<f64> = String::from_utf8_lossy(&output.stdout).trim().parse().ok();
         match seconds {
             Some(seconds) => println!(
-                "graphile-worker ({mode}), {jobs} jobs, {at_once} at once: {seconds:.2} s, {:.0} jobs/s",
+                "graphile-worker ({mode}), {jobs} jobs, {at_once} at once: {seconds:.2} s, {:.0} \
+                 jobs/s",
                 jobs as f64 / seconds
             ),
             None => println!(

@@ -15,7 +15,7 @@
     dead_code,
     unreachable_pub,
     missing_docs,
-    reason = "the tests' cluster, of which a measurement needs a part, and which nothing is published of here"
+    reason = "the benchmark uses a part of the tests' cluster"
 )]
 mod cluster;
 
@@ -110,8 +110,8 @@ fn report(times: &mut Vec<Duration>) -> String {
 
 /// Copies existing rows to other nodes, twenty steps each.
 async fn fill(cluster: &Cluster, size: i64) {
-    let there = cluster.count("step").await;
-    let nodes = (size - there).max(0) / 20;
+    let existing = cluster.count("step").await;
+    let nodes = (size - existing).max(0) / 20;
     let owner = cluster.db.owner();
     let tables = ["node", "noderole", "step", "edge"];
     let mut sql = String::new();
@@ -119,19 +119,25 @@ async fn fill(cluster: &Cluster, size: i64) {
         sql.push_str(&format!("ALTER TABLE {table} DISABLE TRIGGER USER;\n"));
     }
     sql.push_str(&format!(
-        "CREATE TEMP TABLE one AS SELECT s.*, n.deployment_id, n.role_hash FROM step s JOIN noderole n ON n.id = s.noderole_id
+        "CREATE TEMP TABLE one AS SELECT s.*, n.deployment_id, n.role_hash FROM step s JOIN
+             noderole n ON n.id = s.noderole_id
            WHERE s.rank = 1 LIMIT 1;
          INSERT INTO node (id, fqdn, deployment_id, alive, joined, transport)
-           SELECT md5('n' || i)::uuid, 'f' || i || '.fill.gantry', (SELECT deployment_id FROM one), true, 'confirmed', 'local'
+           SELECT md5('n' || i)::uuid, 'f' || i || '.fill.gantry', (SELECT deployment_id FROM one),
+           true, 'confirmed', 'local'
            FROM generate_series(1, {nodes}) i;
          INSERT INTO noderole (id, node_id, role, deployment_id, role_hash)
-           SELECT md5('r' || i || '-' || k)::uuid, md5('n' || i)::uuid, 'fill-' || k, one.deployment_id, one.role_hash
+           SELECT md5('r' || i || '-' || k)::uuid, md5('n' || i)::uuid, 'fill-' || k,
+           one.deployment_id, one.role_hash
            FROM one, generate_series(1, {nodes}) i, generate_series(1, 20) k;
-         INSERT INTO step (id, noderole_id, node_id, concurrency_group_id, rank, jig, generation, content_hash, state, pending,
+         INSERT INTO step (id, noderole_id, node_id, concurrency_group_id, rank, jig, generation,
+         content_hash, state, pending,
                            applied_generation, node_up, node_fits)
-           SELECT md5('r' || i || '-' || k)::uuid, md5('r' || i || '-' || k)::uuid, md5('n' || i)::uuid, one.concurrency_group_id, k, 'noop',
+           SELECT md5('r' || i || '-' || k)::uuid, md5('r' || i || '-' || k)::uuid, md5('n' ||
+           i)::uuid, one.concurrency_group_id, k, 'noop',
              one.generation, one.content_hash, CASE WHEN k <= 10 THEN 'active' ELSE 'blocked' END,
-             CASE WHEN k <= 10 THEN 0 ELSE 2 END, CASE WHEN k <= 10 THEN one.generation ELSE 0 END, true, true
+             CASE WHEN k <= 10 THEN 0 ELSE 2 END, CASE WHEN k <= 10 THEN one.generation ELSE 0 END,
+             true, true
            FROM one, generate_series(1, {nodes}) i, generate_series(1, 20) k;
          INSERT INTO edge (child, parent, kind)
            SELECT md5('r' || i || '-' || k)::uuid, md5('r' || p.above || '-' || k - 1)::uuid, 'hard'
@@ -142,6 +148,6 @@ async fn fill(cluster: &Cluster, size: i64) {
     for table in tables {
         sql.push_str(&format!("ALTER TABLE {table} ENABLE TRIGGER USER;\n"));
     }
-    sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(owner).await.expect("to fill");
-    sqlx::raw_sql("VACUUM ANALYZE").execute(owner).await.expect("to analyze");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(owner).await.expect("the tables are filled");
+    sqlx::raw_sql("VACUUM ANALYZE").execute(owner).await.expect("analyzed tables");
 }

@@ -18,8 +18,8 @@
 //! * Any part may die at any moment. The database and the node have enough state to continue.
 //! * If the worker can't renew a lease, it ends the run before another worker may lease it.
 //! * A database error never ends a worker. It waits and retries.
-//! * Shutdown is graceful: the worker stops leasing and waits for the grace period. After that, runs
-//!   on nodes over SSH continue there, and the next worker adopts them. It ends all others.
+//! * Shutdown is graceful: the worker stops leasing and waits for the grace period. After that,
+//!   runs on nodes over SSH continue there, and the next worker adopts them. It ends all others.
 
 use std::future::Future;
 use std::path::PathBuf;

@@ -1,10 +1,10 @@
 //! Checks the book: table of contents and links.
 //!
 //! `docs/` is read both as files in the repository and as a book (mdBook). The book has only the
-//! files that `SUMMARY_FILE.md` lists. A file that is not listed is missing from the book, and a
+//! files that `SUMMARY.md` lists. A file that is not listed is missing from the book, and a
 //! link out of `docs/` is broken there. This checks every Markdown file in `docs/`, and
 //! `README.md`:
-//! * `SUMMARY_FILE.md` lists each chapter exactly once.
+//! * `SUMMARY.md` lists each chapter exactly once.
 //! * A link without a scheme names an existing file with exact case. In a chapter, that file must
 //!   be in `docs/`.
 //! * A fragment is a heading's anchor as mdBook generates it (and GitHub, for the characters that
@@ -103,7 +103,8 @@ fn dead(tree: &Tree, pages: &BTreeMap<PathBuf, Page>, from: &Path, to: &str) -> 
     };
     if from.starts_with(BOOK_FOLDER) && !path.starts_with(BOOK_FOLDER) {
         return Some(format!(
-            "leads out of {BOOK_FOLDER}/, and so nowhere in the book: write the path as code instead"
+            "leads out of {BOOK_FOLDER}/, and so nowhere in the book: write the path as code \
+             instead"
         ));
     }
     if !exists(tree, &path) {
@@ -210,7 +211,7 @@ impl Page {
 
     /// Later headings with the same text get a number as suffix.
     fn add_heading(&mut self, text: &str) {
-        let name = place(text);
+        let name = anchor(text);
         let numbered = (1..).map(|n| format!("{name}-{n}"));
         let name = std::iter::once(name.clone())
             .chain(numbered)
@@ -220,7 +221,7 @@ impl Page {
 }
 
 /// The anchor of a heading.
-fn place(heading: &str) -> String {
+fn anchor(heading: &str) -> String {
     let anchor_char = |c: char| match c {
         c if c.is_alphanumeric() || c == '_' || c == '-' => {
             Some(c.to_lowercase().next().unwrap_or(c))
@@ -260,8 +261,9 @@ mod tests {
 
     #[test]
     fn complete_book_passes() {
-        let text = "# One\n\n[b](two.md#backup-and-restore), [t](./two.md#twice-1), [up](#one), ![p](pictures/a.svg), \
-                    [out](https://example.com/x#y), <a@example.com>, [folder](pictures/)\n\n    [no link](in-code.md)\n\n`[n](x.md)`\n";
+        let text = "# One\n\n[b](two.md#backup-and-restore), [t](./two.md#twice-1), [up](#one), \
+            ![p](pictures/a.svg), [out](https://example.com/x#y), <a@example.com>, \
+                    [folder](pictures/)\n\n    [no link](in-code.md)\n\n`[n](x.md)`\n";
         assert_eq!(with_one(text), "");
     }
 

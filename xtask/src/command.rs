@@ -52,6 +52,11 @@ impl Step {
         Self::new(tree, "cargo")
     }
 
+    /// A setup script. If it fails, it has printed the reason.
+    pub(crate) fn script(tree: &Tree, name: &str) -> Self {
+        Self::new(tree, tree.path("scripts").join(name))
+    }
+
     pub(crate) fn args(mut self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
         self.command.args(arguments);
         self
@@ -177,9 +182,9 @@ mod tests {
     fn background_program_reports_its_status() {
         let _alone = TESTS_OF_PROGRAMS.lock();
         let (_folder, started) = shell("true", "log");
-        started.expect("started").finish().expect("it succeeds");
+        started.expect("started").finish().expect("the program succeeds");
         let (_folder, started) = shell("exit 3", "log");
-        let error = started.expect("started").finish().expect_err("it fails").to_string();
+        let error = started.expect("started").finish().expect_err("a failed program").to_string();
         assert_eq!(error, "`sh -c exit 3` failed (exit status: 3)");
         let (_folder, started) = shell("true", "no/such/folder");
         assert!(started.is_err());

@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(hits("a.rs", code), expected);
         let test = "#[test]\nfn nobody_is_told() {\n    f(\"whoever\");\n}\n";
         assert_eq!(hits("tests/a.rs", test)[0], ("tests", 2, "nobody".to_owned()));
-        assert_eq!(hits("tests/a.rs", test).len(), 2, "strings of tests are skipped");
+        assert_eq!(hits("tests/a.rs", test).len(), 2, "strings in tests must be ignored");
         let browser = "test(\"a page, else nothing\", async () => {});";
         assert_eq!(hits("a.mjs", browser), [("tests", 1, ", else n".to_owned())]);
     }
@@ -262,10 +262,11 @@ mod tests {
     fn allowance_must_equal_the_number_found() {
         let found = BTreeMap::from([(Area::Docs, vec!["a.md:1: x".to_owned()])]);
         let allow = |number| BTreeMap::from([("docs".to_owned(), number)]);
-        compare(&found, &allow(1)).expect("equal");
+        compare(&found, &allow(1)).expect("an equal number");
         let more = compare(&found, &allow(0)).expect_err("too many").to_string();
         assert!(more.contains("a.md:1: x"), "{more}");
-        let fewer = compare(&found, &allow(2)).expect_err("too few").to_string();
+        let fewer =
+            compare(&found, &allow(2)).expect_err("fewer findings than allowed").to_string();
         assert!(fewer.contains("set the allowance to 1"), "{fewer}");
     }
 }

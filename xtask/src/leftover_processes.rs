@@ -124,15 +124,15 @@ mod tests {
         };
 
         fail_on_leftovers_after(Duration::from_secs(10), shell("sleep 0.3 &"))
-            .expect("it ended by itself");
+            .expect("the process ended by itself");
 
         // In its own session, below a parent that has ended.
         let left = fail_on_leftovers_after(
             Duration::ZERO,
             shell("setsid sh -c 'sleep 60.25 & exit 0' & wait"),
         );
-        assert!(left.expect_err("a finding").to_string().contains("sleep 60.25"));
-        fail_on_leftovers_after(Duration::ZERO, || Ok(())).expect("it was ended");
+        assert!(left.expect_err("a leftover process").to_string().contains("sleep 60.25"));
+        fail_on_leftovers_after(Duration::ZERO, || Ok(())).expect("the process was ended");
 
         let failed = fail_on_leftovers_after(Duration::ZERO, shell("exit 3"));
         assert_eq!(failed.expect_err("the step's own error").to_string(), "the shell failed");

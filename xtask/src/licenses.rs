@@ -7,8 +7,8 @@
 //! that.
 //!
 //! cargo-deny itself is not used: it does not read npm packages, and `make test` would have to
-//! download and compile it. Both evaluate license expressions with the crate `spdx`. Advisories need
-//! the network, so this does not check them: run `cargo deny check advisories`.
+//! download and compile it. Both evaluate license expressions with the crate `spdx`. Advisories
+//! need the network, so this does not check them: run `cargo deny check advisories`.
 //!
 //! `deny.toml` also lists crates of which only one version may be in the tree. For example, two
 //! versions of the database driver or the runtime would not share connections and tasks.
@@ -42,7 +42,8 @@ pub(crate) fn check(tree: &Tree) -> anyhow::Result<()> {
 
     if findings.is_empty() {
         println!(
-            "\n{} packages, all under licenses that deny.toml allows; no forbidden duplicate crates",
+            "\n{} packages, all under licenses that deny.toml allows; no forbidden duplicate \
+             crates",
             packages.len()
         );
         return Ok(());

@@ -51,7 +51,7 @@ pub(crate) fn skipped(tree: &Tree) -> Vec<String> {
     let cache = tree.cache().unwrap_or_default();
     let checks = [
         hadolint_skipped("hadolint", &tree.path("scripts/hadolint"), &cache),
-        promtool_skipped("promtool"),
+        promtool_skipped("promtool", &cache),
         mdbook_skipped("mdbook", &tree.path("scripts/mdbook"), &cache),
     ];
     checks.into_iter().flatten().collect()
@@ -66,10 +66,13 @@ fn hadolint_skipped(in_path: &str, script: &Path, cache: &Path) -> Option<String
     })
 }
 
-/// Without promtool, the rules for Prometheus are not checked.
-fn promtool_skipped(in_path: &str) -> Option<String> {
-    Command::new(in_path).arg("--version").output().err().map(|_| {
-        "skipped: the rules of Prometheus were not checked (promtool is not installed)".to_owned()
+/// Without promtool, and if apt-get can't download it, the rules for Prometheus are not checked.
+fn promtool_skipped(in_path: &str, cache: &Path) -> Option<String> {
+    let is_missing = !is_in_path(in_path) && !cache.join("promtool-debian/bin/promtool").is_file();
+    is_missing.then(|| {
+        "skipped: the rules of Prometheus were not checked (promtool is not installed, and \
+         apt-get cannot download it)"
+            .to_owned()
     })
 }
 
@@ -83,7 +86,7 @@ fn mdbook_skipped(in_path: &str, script: &Path, cache: &Path) -> Option<String> 
 
 /// Whether a tool is neither in `PATH` nor in the cache of its script.
 fn is_tool_missing(in_path: &str, name: &str, script: &Path, cache: &Path) -> bool {
-    if Command::new(in_path).arg("--version").output().is_ok() {
+    if is_in_path(in_path) {
         return false;
     }
     let script = fs::read_to_string(script).unwrap_or_default();
@@ -91,9 +94,24 @@ fn is_tool_missing(in_path: &str, name: &str, script: &Path, cache: &Path) -> bo
     !cache.join(format!("{name}-{version}/bin/{name}")).is_file()
 }
 
+fn is_in_path(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn skipped_check_of_prometheus_rules_is_reported() {
+        let cache = tempfile::tempdir().expect("a folder");
+        let skipped = promtool_skipped("/no/such/promtool", cache.path()).expect("a line");
+        assert!(skipped.starts_with("skipped: the rules of Prometheus were not"), "{skipped}");
+        fs::create_dir_all(cache.path().join("promtool-debian/bin")).expect("a folder");
+        fs::write(cache.path().join("promtool-debian/bin/promtool"), "").expect("a file");
+        assert_eq!(promtool_skipped("/no/such/promtool", cache.path()), None);
+        assert_eq!(promtool_skipped("true", Path::new("/no/such/cache")), None);
+    }
 
     #[test]
     fn skipped_container_lint_is_reported() {

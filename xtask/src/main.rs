@@ -54,7 +54,7 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    let result = Tree::here().and_then(|tree| match Arguments::parse().task {
+    let result = Tree::find().and_then(|tree| match Arguments::parse().task {
         Task::Site { dev: true } => site::build_for_development(&tree),
         Task::Site { dev: false } => site::build(&tree),
         Task::Test { parts } => test::run(&tree, &parts),

@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::command::Step;
-
 /// The folder of this package, which cargo sets for `cargo xtask`.
 pub(crate) const MANIFEST_DIR: &str = "CARGO_MANIFEST_DIR";
 
@@ -21,7 +19,7 @@ impl Tree {
     /// # Errors
     /// If cargo did not start this program. A compiled-in path would be wrong after the folder is
     /// moved.
-    pub(crate) fn here() -> anyhow::Result<Self> {
+    pub(crate) fn find() -> anyhow::Result<Self> {
         let manifest = env::var_os(MANIFEST_DIR).context("start this as `cargo xtask`")?;
         let root =
             Path::new(&manifest).parent().context("xtask is not in a source tree")?.to_path_buf();
@@ -57,13 +55,5 @@ impl Tree {
             .or_else(|| set("XDG_CACHE_HOME").map(|dir| dir.join("gantry")))
             .or_else(|| set("HOME").map(|home| home.join(".cache/gantry")))
             .context("HOME is not set: set GANTRY_CACHE to a folder for downloaded tools")
-    }
-
-    /// Runs a setup script and returns its one line of output.
-    ///
-    /// # Errors
-    /// If the script fails. It has printed the reason.
-    pub(crate) fn script(&self, name: &str, arguments: &[&str]) -> anyhow::Result<String> {
-        Step::new(self, self.path("scripts").join(name)).args(arguments).output()
     }
 }

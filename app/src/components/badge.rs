@@ -19,7 +19,7 @@ pub fn shape(state: StepState) -> Icon {
 
 /// The icon of a step's state, for places that name the state elsewhere.
 pub fn mark(state: StepState) -> impl IntoView {
-    let class = if state == StepState::Transition { "icon mark turning" } else { "icon mark" };
+    let class = if state == StepState::Transition { "icon mark spinning" } else { "icon mark" };
     drawn(shape(state), class)
 }
 
@@ -66,7 +66,7 @@ pub fn action_pill(action: &ActionName) -> Option<AnyView> {
 #[component]
 pub fn RunPill(state: RunState) -> impl IntoView {
     let (color, shape, word) = run_style(state);
-    let class = if state == RunState::Running { "icon turning" } else { "icon" };
+    let class = if state == RunState::Running { "icon spinning" } else { "icon" };
     view! { <span class="pill" data-state=color>{drawn(shape, class)} {word}</span> }.into_any()
 }
 
@@ -104,7 +104,15 @@ pub fn StateBar(counts: StateCounts) -> impl IntoView {
     let parts = numbers.into_iter().filter(|(_, n)| *n > 0.0).map(|(state, n)| {
         let (x, width) = (left, share(n) * scale);
         left += width;
-        view! { <rect data-state=state.as_str() x=format!("{x:.2}%") y="0" width=format!("{width:.2}%") height="100%"></rect> }
+        view! {
+            <rect
+                data-state=state.as_str()
+                x=format!("{x:.2}%")
+                y="0"
+                width=format!("{width:.2}%")
+                height="100%"
+            ></rect>
+        }
     });
     let parts: Vec<_> = parts.collect();
     view! { <svg class="state-bar" aria-hidden="true">{parts}</svg> }.into_any()
@@ -126,9 +134,15 @@ pub fn Counts(counts: StateCounts) -> impl IntoView {
         let title = format!("{n} {word}");
         view! {
             <li data-state=state.as_str() title=title>
-                {icon(shape(state))} {n} <span class="unseen">{word}</span>
+                {icon(shape(state))} {n} <span class="visually-hidden">{word}</span>
             </li>
         }
     });
-    view! { <ul class="counts">{items.collect_view()}</ul> }.into_any()
+    view! { <ul class="counts">{items.collect_view()} {marks(&counts)}</ul> }.into_any()
+}
+
+/// The numbers of stale and unchecked steps. They are ACTIVE, so their states do not show them.
+pub fn marks(counts: &StateCounts) -> AnyView {
+    let mark = |text: String| view! { <li data-state="warn">{icon(Icon::Warn)} {text}</li> };
+    counts.marks().map(mark).collect_view().into_any()
 }

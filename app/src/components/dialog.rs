@@ -125,7 +125,14 @@ pub fn Dialog(
         >
             <header>
                 <h2 id=heading_id class="grow">{move || title.get()}</h2>
-                <button class="button quiet small only-icon" type="button" commandfor=id command="close" aria-label="Close" on:click=handle.on_click_close()>
+                <button
+                    class="button quiet small only-icon"
+                    type="button"
+                    commandfor=id
+                    command="close"
+                    aria-label="Close"
+                    on:click=handle.on_click_close()
+                >
                     {icon(Icon::Cross)}
                 </button>
             </header>

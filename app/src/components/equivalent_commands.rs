@@ -65,7 +65,12 @@ pub fn EquivalentCommands(
     });
     let shown = move || calls.get().into_iter().map(one).collect_view();
     view! {
-        <details class="same" node_ref=fold hidden=move || calls.read().is_empty() on:toggle=move |_| read()>
+        <details
+            class="commands"
+            node_ref=fold
+            hidden=move || calls.read().is_empty()
+            on:toggle=move |_| read()
+        >
             <summary>{icon(Icon::Right)} "CLI and API"</summary>
             <div class="calls">
                 {shown}
@@ -103,12 +108,14 @@ fn note(calls: &[Call]) -> String {
     let by = match (token, session) {
         (true, true) => {
             format!(
-                "{TOKEN} to an API token, and {SESSION_VARIABLE} to a session cookie file for requests that tokens cannot make"
+                "{TOKEN} to an API token, and {SESSION_VARIABLE} to a session cookie file for \
+                 requests that tokens cannot make"
             )
         }
         (false, true) => {
             format!(
-                "{SESSION_VARIABLE} to a session cookie file, because tokens cannot make this request"
+                "{SESSION_VARIABLE} to a session cookie file, because tokens cannot make this \
+                 request"
             )
         }
         _ => format!("{TOKEN} to an API token"),
@@ -149,7 +156,14 @@ fn command(by: &'static str, line: String) -> impl IntoView {
         <div class="call">
             <span class="by">{by}</span>
             <code node_ref=code>{line}</code>
-            <button class="button quiet small needs-scripts" type="button" aria-label=format!("Copy the command for the {by}") on:click=copy>"Copy"</button>
+            <button
+                class="button quiet small needs-scripts"
+                type="button"
+                aria-label=format!("Copy the command for the {by}")
+                on:click=copy
+            >
+                "Copy"
+            </button>
             <small role="status" class="muted">{move || message.get()}</small>
         </div>
     }
@@ -189,4 +203,5 @@ fn form_fields(fold: &web_sys::Element) -> Option<BTreeMap<String, String>> {
 }
 
 /// The fields that are read: no passwords, and only ticked checkboxes and radio buttons.
-const FIELD_SELECTOR: &str = "input:not([type=password], [type=checkbox], [type=radio]), :checked:is(input), select, textarea";
+const FIELD_SELECTOR: &str = "input:not([type=password], [type=checkbox], [type=radio]), \
+    :checked:is(input), select, textarea";

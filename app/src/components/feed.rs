@@ -87,12 +87,17 @@ impl<T: Send + Sync + 'static> Feed<T> {
     }
 
     fn after(self, wait: Duration) {
-        let waits =
-            self.fetch_state.try_update_value(|way| std::mem::replace(&mut way.is_scheduled, true));
+        let waits = self
+            .fetch_state
+            .try_update_value(|state| std::mem::replace(&mut state.is_scheduled, true));
         if waits == Some(false) {
             set_timeout(
                 move || {
-                    if self.fetch_state.try_update_value(|way| way.is_scheduled = false).is_some() {
+                    if self
+                        .fetch_state
+                        .try_update_value(|state| state.is_scheduled = false)
+                        .is_some()
+                    {
                         self.now();
                     }
                 },
@@ -103,9 +108,9 @@ impl<T: Send + Sync + 'static> Feed<T> {
 
     /// Fetches at once, or as soon as the current request ends.
     pub fn now(self) {
-        let begin = self.fetch_state.try_update_value(|way| {
-            way.again |= way.is_fetching;
-            !std::mem::replace(&mut way.is_fetching, true)
+        let begin = self.fetch_state.try_update_value(|state| {
+            state.again |= state.is_fetching;
+            !std::mem::replace(&mut state.is_fetching, true)
         });
         let Some(fetch) = self.fetch.try_get_value() else { return };
         if begin == Some(true) {
@@ -130,9 +135,9 @@ impl<T: Send + Sync + 'static> Feed<T> {
                 self.problem.try_set(Some(failure.0));
             }
         }
-        let again = self.fetch_state.try_update_value(|way| {
-            way.is_fetching = false;
-            std::mem::take(&mut way.again)
+        let again = self.fetch_state.try_update_value(|state| {
+            state.is_fetching = false;
+            std::mem::take(&mut state.again)
         });
         if again == Some(true) {
             self.now();

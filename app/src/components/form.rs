@@ -9,8 +9,8 @@ use engine::data::secret;
 use leptos::prelude::*;
 use serde_json::{Value, json};
 
+use super::draft::Draft;
 use super::icon::{Icon, icon};
-use super::json::Draft;
 use crate::validation::{self, Entry, Field, ScalarType};
 
 /// A field of the document.
@@ -112,11 +112,14 @@ fn enter(place: FormField) -> AnyView {
 fn wrong(place: &FormField) -> (String, AnyView) {
     let (draft, path, id) = (place.draft, place.path.clone(), format!("{}-wrong", place.id));
     let lines = move || {
-        let text =
-            |what: String| view! { <p class="fault">{icon(Icon::Error)} <span>{what}</span></p> };
+        let text = |message: String| {
+            view! {
+                <p class="error-text">{icon(Icon::Error)} <span>{message}</span></p>
+            }
+        };
         draft.errors_at(&path).into_iter().map(text).collect_view()
     };
-    (id.clone(), view! { <div class="wrong" id=id aria-live="polite">{lines}</div> }.into_any())
+    (id.clone(), view! { <div class="errors" id=id aria-live="polite">{lines}</div> }.into_any())
 }
 
 fn name_of(place: &FormField) -> impl IntoView + use<> {
@@ -131,7 +134,9 @@ fn by_text(place: &FormField) -> AnyView {
     view! {
         <div class="field">
             <span class="label">{name_of(place)}</span>
-            <span class="hint">{place.hint.clone()} " Edit as JSON, at " <code>{place.path.clone()}</code> {below}</span>
+            <span class="hint">
+                {place.hint.clone()} " Edit as JSON, at " <code>{place.path.clone()}</code> {below}
+            </span>
             {wrong}
         </div>
     }
@@ -147,7 +152,9 @@ fn group(place: &FormField, fields: Vec<Field>) -> AnyView {
     view! {
         <fieldset class="field group">
             <legend>{name_of(place)}</legend>
-            {(!place.hint.is_empty()).then(|| view! { <span class="hint">{place.hint.clone()}</span> })}
+            {(!place.hint.is_empty()).then(|| view! {
+                <span class="hint">{place.hint.clone()}</span>
+            })}
             {inside.collect_view()}
             {wrong}
         </fieldset>
@@ -175,7 +182,16 @@ fn list(place: FormField, each: Value) -> AnyView {
             view! {
                 <li>
                     {entry}
-                    <button class="button quiet small only-icon" type="button" aria-label=label.clone() title=label disabled=is_off on:click=move |_| out.with_value(|out| out.put(None))>{icon(Icon::Delete)}</button>
+                    <button
+                        class="button quiet small only-icon"
+                        type="button"
+                        aria-label=label.clone()
+                        title=label
+                        disabled=is_off
+                        on:click=move |_| out.with_value(|out| out.put(None))
+                    >
+                        {icon(Icon::Delete)}
+                    </button>
                 </li>
             }
         };
@@ -188,7 +204,7 @@ fn list(place: FormField, each: Value) -> AnyView {
             None => whole.put(Some(Value::Array(below.iter().cloned().chain([blank]).collect()))),
         });
     };
-    let says = move || match (count.get(), inherited) {
+    let hint = move || match (count.get(), inherited) {
         (Some(_), _) | (None, 0) => String::new(),
         (None, 1) => {
             "Not set here: 1 inherited entry applies. Adding an entry copies it.".to_owned()
@@ -202,13 +218,21 @@ fn list(place: FormField, each: Value) -> AnyView {
     view! {
         <fieldset class="field group">
             <legend>{name_of(&place)}</legend>
-            {(!place.hint.is_empty()).then(|| view! { <span class="hint">{place.hint.clone()}</span> })}
-            <span class="hint">{says}</span>
+            {(!place.hint.is_empty()).then(|| view! {
+                <span class="hint">{place.hint.clone()}</span>
+            })}
+            <span class="hint">{hint}</span>
             <ol class="entries">{items}</ol>
             {wrong}
             <div class="buttons">
-                <button class="button small" type="button" disabled=is_off on:click=add>{icon(Icon::Plus)} "Add entry"</button>
-                {move || count.get().map(|_| view! { <button class="button quiet small" type="button" disabled=is_off on:click=clear>"Unset list"</button> })}
+                <button class="button small" type="button" disabled=is_off on:click=add>
+                    {icon(Icon::Plus)} "Add entry"
+                </button>
+                {move || count.get().map(|_| view! {
+                    <button class="button quiet small" type="button" disabled=is_off on:click=clear>
+                        "Unset list"
+                    </button>
+                })}
             </div>
         </fieldset>
     }
@@ -222,31 +246,38 @@ fn single(place: FormField, simple: Option<ScalarType>, known: Vec<Value>) -> An
         Memo::new(move |_| now.with(|now| now.as_ref().is_some_and(secret::is_reference)));
     let (wrong_id, wrong) = wrong(&place);
     let is_off = place.is_off();
-    let kept = StoredValue::new(place.clone());
+    let stored_place = StoredValue::new(place.clone());
     let known = StoredValue::new(known);
     let control = move || {
-        let place = kept.get_value();
+        let place = stored_place.get_value();
         match (is_secret.get(), simple) {
             (true, _) => secret_control(place, now),
             (false, Some(simple)) => typed(place, simple, now, &wrong_id),
             (false, None) => chosen(place, known.get_value(), now, &wrong_id),
         }
     };
-    let turn = move |_| {
+    let switch_input = move |_| {
         let secret = (!is_secret.get_untracked()).then(|| json!({"$secret": "", "version": 1}));
-        kept.with_value(|place| {
+        stored_place.with_value(|place| {
             place.put(secret.or_else(|| place.item.then(|| validation::blank(&place.schema))))
         });
     };
-    let turns = simple == Some(ScalarType::Text);
+    let can_switch = simple == Some(ScalarType::Text);
     view! {
         <div class="field">
             <label for=place.id.clone()>{name_of(&place)}</label>
             {control}
-            {(!place.hint.is_empty()).then(|| view! { <span class="hint">{place.hint.clone()}</span> })}
+            {(!place.hint.is_empty()).then(|| view! {
+                <span class="hint">{place.hint.clone()}</span>
+            })}
             {wrong}
-            {turns.then(|| view! {
-                <button class="button quiet small turn" type="button" disabled=is_off on:click=turn>
+            {can_switch.then(|| view! {
+                <button
+                    class="button quiet small switch"
+                    type="button"
+                    disabled=is_off
+                    on:click=switch_input
+                >
                     {move || if is_secret.get() { "Enter a value" } else { "Use a secret" }}
                 </button>
             })}
@@ -320,7 +351,11 @@ fn chosen(
     let options = known.iter().map(|choice| {
         let (typed, this) = (validation::typed(choice), choice.clone());
         let value = typed.clone();
-        view! { <option value=value selected=move || now.with(|now| now.as_ref() == Some(&this))>{typed}</option> }
+        view! {
+            <option value=value selected=move || now.with(|now| now.as_ref() == Some(&this))>
+                {typed}
+            </option>
+        }
     });
     let options = options.collect_view();
     let is_off = place.is_off();
@@ -340,8 +375,16 @@ fn chosen(
         place.put(known.iter().find(|choice| validation::typed(choice) == typed).cloned());
     };
     view! {
-        <select id=id class="select" disabled=is_off aria-describedby=wrong_id.to_owned() on:change=change>
-            {(!is_item).then(|| view! { <option value="" selected=move || now.with(Option::is_none)>{none}</option> })}
+        <select
+            id=id
+            class="select"
+            disabled=is_off
+            aria-describedby=wrong_id.to_owned()
+            on:change=change
+        >
+            {(!is_item).then(|| view! {
+                <option value="" selected=move || now.with(Option::is_none)>{none}</option>
+            })}
             {other}
             {options}
         </select>
@@ -365,9 +408,29 @@ fn secret_control(place: FormField, now: Memo<Option<Value>>) -> AnyView {
     };
     view! {
         <div class="secret">
-            <input class="input" id=id type="text" autocomplete="off" placeholder="Name of the secret" disabled=is_off prop:value=move || part(secret::KEY) value=untrack(|| part(secret::KEY)) on:input=move |event| set(event_target_value(&event), untrack(|| part("version")))/>
+            <input
+                class="input"
+                id=id
+                type="text"
+                autocomplete="off"
+                placeholder="Name of the secret"
+                disabled=is_off
+                prop:value=move || part(secret::KEY)
+                value=untrack(|| part(secret::KEY))
+                on:input=move |event| set(event_target_value(&event), untrack(|| part("version")))
+            />
             <label for=version_id.clone()>"version"</label>
-            <input class="input" id=version_id type="text" inputmode="numeric" autocomplete="off" disabled=is_off prop:value=move || part("version") value=untrack(|| part("version")) on:input=move |event| set(untrack(|| part(secret::KEY)), event_target_value(&event))/>
+            <input
+                class="input"
+                id=version_id
+                type="text"
+                inputmode="numeric"
+                autocomplete="off"
+                disabled=is_off
+                prop:value=move || part("version")
+                value=untrack(|| part("version"))
+                on:input=move |event| set(untrack(|| part(secret::KEY)), event_target_value(&event))
+            />
         </div>
     }
     .into_any()

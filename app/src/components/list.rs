@@ -134,7 +134,7 @@ impl<S: Sort> ListAddress<S> {
 
     /// Removes the parameters for content next to the list.
     pub fn without_adjacent(mut self) -> Self {
-        self.filters.retain(|asked| asked.role != Role::Adjacent);
+        self.filters.retain(|param| param.role != Role::Adjacent);
         self
     }
 
@@ -143,8 +143,8 @@ impl<S: Sort> ListAddress<S> {
         if name == SORT {
             return self.sort.clone();
         }
-        let asked = self.filters.iter().find(|asked| asked.name == name);
-        asked.map(|asked| asked.value.clone()).unwrap_or_default()
+        let param = self.filters.iter().find(|param| param.name == name);
+        param.map(|param| param.value.clone()).unwrap_or_default()
     }
 
     /// The value of an enumerated parameter. See the function [`one_of`].
@@ -166,14 +166,15 @@ impl<S: Sort> ListAddress<S> {
         let shown: String = text.chars().take(40).collect();
         let message = || {
             format!(
-                "Invalid value for {label}: {shown:?} is not a date. Use a UTC date or time, such as 2026-11-22 or 2026-11-22T08:15."
+                "Invalid value for {label}: {shown:?} is not a date. Use a UTC date or time, such \
+                 as 2026-11-22 or 2026-11-22T08:15."
             )
         };
         parse_time(&text).map(Some).ok_or_else(|| refused(message()))
     }
 
     /// The first page without filters, with the same order and columns.
-    pub fn bare(&self) -> Self {
+    pub fn without_filters(&self) -> Self {
         Self { filters: Vec::new(), place: (self.place.0, String::new()), ..self.clone() }
     }
 
@@ -203,16 +204,16 @@ impl<S: Sort> ListAddress<S> {
 
     /// Whether the list has a filter.
     pub fn is_filtered(&self) -> bool {
-        self.filters.iter().any(|asked| asked.label().is_some())
+        self.filters.iter().any(|param| param.label().is_some())
     }
 
     /// The parameters that the filter form keeps without a field.
     fn hidden_params(&self) -> Vec<(&'static str, String)> {
-        let kept = self.filters.iter().filter(|asked| asked.role == Role::Which);
-        let kept = kept.map(|asked| (asked.name, asked.value.clone()));
+        let params = self.filters.iter().filter(|param| param.role == Role::Which);
+        let params = params.map(|param| (param.name, param.value.clone()));
         let columns =
             Some((COLUMNS, self.columns.clone())).filter(|(_, columns)| !columns.is_empty());
-        kept.chain(columns).collect()
+        params.chain(columns).collect()
     }
 
     fn all_params<'a>(
@@ -221,9 +222,9 @@ impl<S: Sort> ListAddress<S> {
         sort: &'a str,
         place: &'a str,
     ) -> Vec<(&'a str, &'a str)> {
-        let noderole = |asked: &&ListParam| with_filters || asked.label().is_none();
+        let is_kept = |param: &&ListParam| with_filters || param.label().is_none();
         let filters =
-            self.filters.iter().filter(noderole).map(|asked| (asked.name, asked.value.as_str()));
+            self.filters.iter().filter(is_kept).map(|param| (param.name, param.value.as_str()));
         let is_default = sort.parse::<Order<S>>().is_ok_and(Order::is_default);
         let sort = if is_default { "" } else { sort };
         let rest = [(SORT, sort), (COLUMNS, self.columns.as_str()), (self.place.0, place)];
@@ -272,7 +273,7 @@ impl<S: Sort> ListAddress<S> {
     /// The filters in words: `name contains “db”, state is “dead”`.
     pub fn narrowed(&self) -> String {
         let text =
-            |asked: &ListParam| asked.label().map(|label| format!("{label} “{}”", asked.value));
+            |param: &ListParam| param.label().map(|label| format!("{label} “{}”", param.value));
         self.filters.iter().filter_map(text).collect::<Vec<_>>().join(", ")
     }
 }
@@ -313,10 +314,7 @@ pub fn one_of<T: Copy>(
     }
     let shown: String = word.chars().take(80).collect();
     let known: Vec<&str> = every.iter().map(|each| as_str(*each)).collect();
-    Err(refused(format!(
-        "Invalid value for {name}: {shown:?} does not exist. Use one of: {}.",
-        known.join(", ")
-    )))
+    Err(refused(format!("Invalid value for {name}: {shown:?}. Use one of: {}.", known.join(", "))))
 }
 
 /// A column that readers can hide.
@@ -451,14 +449,14 @@ pub fn filters<S: Sort>(
         .collect();
     let now =
         Memo::new(move |_| listed.read().sort.parse::<Order<S>>().unwrap_or_default().to_string());
-    let kept = Memo::new(move |_| listed.read().hidden_params());
+    let hidden_params = Memo::new(move |_| listed.read().hidden_params());
     let clear = Memo::new(move |_| {
         let listed = listed.read();
         let is_odd = listed.sort.parse::<Order<S>>().is_err();
         (listed.is_filtered() || is_odd)
             .then(|| if is_odd { listed.base_address().to_owned() } else { listed.all() })
     });
-    form(listed.read_untracked().path.clone(), fields.into_any(), orders, now, kept, clear)
+    form(listed.read_untracked().path.clone(), fields.into_any(), orders, now, hidden_params, clear)
 }
 
 /// The form itself. `orders` contains the parameter's value, the order's name and the label of each
@@ -468,16 +466,24 @@ fn form(
     fields: AnyView,
     orders: Vec<(String, String, String)>,
     now: Memo<String>,
-    kept: Memo<Vec<(&'static str, String)>>,
+    hidden_params: Memo<Vec<(&'static str, String)>>,
     clear: Memo<Option<String>>,
 ) -> AnyView {
     let option = |(value, word, label): (String, String, String)| {
         let is_it = Memo::new(move |_| *now.read() == word);
-        view! { <option value=value selected=move || is_it.get() prop:selected=move || is_it.get()>{label}</option> }
+        view! {
+            <option value=value selected=move || is_it.get() prop:selected=move || is_it.get()>
+                {label}
+            </option>
+        }
     };
     let options = orders.into_iter().map(option).collect_view();
-    let hidden = |(name, value): (&'static str, String)| view! { <input type="hidden" name=name value=value/> };
-    let kept = move || kept.get().into_iter().map(hidden).collect_view();
+    let hidden = |(name, value): (&'static str, String)| {
+        view! {
+            <input type="hidden" name=name value=value/>
+        }
+    };
+    let hidden_params = move || hidden_params.get().into_iter().map(hidden).collect_view();
     let clear = move || {
         let all = clear.get();
         all.map(
@@ -491,7 +497,7 @@ fn form(
                 <label for="list-sort">"Sort by"</label>
                 <select class="select" id="list-sort" name=SORT>{options}</select>
             </div>
-            {kept}
+            {hidden_params}
             <button class="button" type="submit">{icon(Icon::Search)} "Filter"</button>
             {clear}
         </QueryForm>
@@ -522,7 +528,16 @@ pub fn example_field(
     view! {
         <div class="field">
             <label for=id.clone()>{label}</label>
-            <input class="input" id=id name=name autocomplete="off" maxlength="200" placeholder=example value=move || value.get() prop:value=move || value.get()/>
+            <input
+                class="input"
+                id=id
+                name=name
+                autocomplete="off"
+                maxlength="200"
+                placeholder=example
+                value=move || value.get()
+                prop:value=move || value.get()
+            />
         </div>
     }
     .into_any()
@@ -542,7 +557,14 @@ pub fn time_field(
     view! {
         <div class="field">
             <label for=id.clone()>{label}</label>
-            <input class="input" id=id name=name type=move || shown().0 value=move || shown().1 prop:value=move || shown().1/>
+            <input
+                class="input"
+                id=id
+                name=name
+                type=move || shown().0
+                value=move || shown().1
+                prop:value=move || shown().1
+            />
         </div>
     }
     .into_any()
@@ -557,7 +579,8 @@ fn time_input(text: &str) -> (&'static str, String) {
     }
 }
 
-/// A select field of the form. The first option means no value: `any`, or the choice without a word.
+/// A select field of the form. The first option means no value: `any`, or the choice without a
+/// value.
 pub fn choice_field(
     id: impl Into<String>,
     name: &'static str,
@@ -573,15 +596,22 @@ pub fn choice_field(
     let known: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
     let option = |(word, text): (&'static str, &'static str)| {
         let is_it = Memo::new(move |_| *value.read() == word);
-        view! { <option value=word selected=move || is_it.get() prop:selected=move || is_it.get()>{text}</option> }
+        view! {
+            <option value=word selected=move || is_it.get() prop:selected=move || is_it.get()>
+                {text}
+            </option>
+        }
     };
     let options = choices.into_iter().map(option).collect_view();
     // An unknown value stays selected until the reader changes it.
-    let odd = move || {
-        let word = value.get();
-        let is_odd = !word.is_empty() && !known.contains(&word.as_str());
-        is_odd.then(|| view! { <option value=word.clone() selected=true prop:selected=true>{word.clone()}</option> })
-    };
+    let odd =
+        move || {
+            let word = value.get();
+            let is_odd = !word.is_empty() && !known.contains(&word.as_str());
+            is_odd.then(|| view! {
+            <option value=word.clone() selected=true prop:selected=true>{word.clone()}</option>
+        })
+        };
     view! {
         <div class="field">
             <label for=id.clone()>{label}</label>
@@ -597,7 +627,7 @@ pub fn choice_field(
 /// The form that chooses the columns of a list. It keeps all other parameters except the cursor.
 pub fn columns<S: Sort, C: Column>(listed: Memo<ListAddress<S>>) -> AnyView {
     let shown = Memo::new(move |_| VisibleColumns::<C>::of(&listed.read()).some);
-    let kept = move || {
+    let hidden_inputs = move || {
         let listed = listed.read();
         let keep = |(name, value): (&str, &str)| {
             let (name, value) = (name.to_owned(), value.to_owned());
@@ -615,7 +645,13 @@ pub fn columns<S: Sort, C: Column>(listed: Memo<ListAddress<S>>) -> AnyView {
         });
         view! {
             <label class="choice">
-                <input type="checkbox" name=COLUMNS value=column.as_str() checked=move || is_shown.get() prop:checked=move || is_shown.get()/>
+                <input
+                    type="checkbox"
+                    name=COLUMNS
+                    value=column.as_str()
+                    checked=move || is_shown.get()
+                    prop:checked=move || is_shown.get()
+                />
                 <span>{column.label()}</span>
             </label>
         }
@@ -626,10 +662,10 @@ pub fn columns<S: Sort, C: Column>(listed: Memo<ListAddress<S>>) -> AnyView {
         <details class="more choose">
             <summary>{icon(Icon::Right)} "Columns"</summary>
             <QueryForm place=path class="fields" role="form">
-                {kept}
+                {hidden_inputs}
                 {first}
                 <fieldset class="choices">
-                    <legend class="unseen">"Columns"</legend>
+                    <legend class="visually-hidden">"Columns"</legend>
                     {choices}
                 </fieldset>
                 <button class="button small" type="submit">"Show columns"</button>
@@ -658,9 +694,13 @@ pub fn page_links(
     }
     view! {
         <nav class="pager" aria-label="Pages of the list">
-            {first.map(|first| view! { <a class="button small" href=first>{icon(Icon::Up)} {to_first}</a> })}
+            {first.map(|first| view! {
+                <a class="button small" href=first>{icon(Icon::Up)} {to_first}</a>
+            })}
             <span class="grow"></span>
-            {next.map(|next| view! { <a class="button small" href=next>{to_next} {icon(Icon::Right)}</a> })}
+            {next.map(|next| view! {
+                <a class="button small" href=next>{to_next} {icon(Icon::Right)}</a>
+            })}
         </nav>
     }
     .into_any()
@@ -679,10 +719,10 @@ pub fn hidden<S: Sort>(
     listed.is_filtered().then(|| no_match(listed.narrowed(), listed.all(), one, many))
 }
 
-fn no_match(why: String, all: String, one: &'static str, many: &'static str) -> AnyView {
+fn no_match(filter: String, all: String, one: &'static str, many: &'static str) -> AnyView {
     view! {
         <Empty icon=Icon::Search title=format!("No {one} matches")>
-            <p>"Filter: " <bdi>{why}</bdi> "."</p>
+            <p>"Filter: " <bdi>{filter}</bdi> "."</p>
             <a class="button" href=all>"Show all " {many}</a>
         </Empty>
     }
@@ -706,15 +746,17 @@ pub fn list_error<S: Sort>(
     many: &'static str,
     problem: Problem,
 ) -> AnyView {
-    let (is_unknown, here) = (listed.unknown_parameter.is_some(), listed.address());
+    let (is_unknown, address) = (listed.unknown_parameter.is_some(), listed.address());
     // After a 403, no other address of the same list would work.
     let is_refused = problem.status == 403;
     let first = listed.cursor().filter(|_| !is_refused).map(|_| listed.first());
-    let whole = (!is_refused && (is_unknown || here != listed.base_address()))
+    let whole = (!is_refused && (is_unknown || address != listed.base_address()))
         .then(|| listed.base_address().to_owned());
-    let without = (is_unknown && here != listed.base_address()).then_some(here);
+    let without = (is_unknown && address != listed.base_address()).then_some(address);
     let page_links = view! {
-        {without.map(|without| view! { <a class="button" href=without>"Remove the invalid parameters"</a> })}
+        {without.map(|without| view! {
+            <a class="button" href=without>"Remove the invalid parameters"</a>
+        })}
         {first.map(|first| view! { <a class="button" href=first>"Open the first page"</a> })}
         {whole.map(|whole| view! { <a class="button" href=whole>"Show all " {many}</a> })}
     };
@@ -784,10 +826,7 @@ mod tests {
         );
         assert_eq!(odd.address(), "/nodes?sort=color");
         let none = one_of("state", "purple", &["alive", "dead"], |word| word).unwrap_err();
-        assert_eq!(
-            none.0.detail,
-            "Invalid value for state: \"purple\" does not exist. Use one of: alive, dead."
-        );
+        assert_eq!(none.0.detail, "Invalid value for state: \"purple\". Use one of: alive, dead.");
         assert_eq!(one_of("state", "", &["alive"], |word| word).unwrap(), None);
     }
 
@@ -813,7 +852,7 @@ mod tests {
         let odd = listed(&[("columns", "name,nothing")]).check_columns::<Part>().unwrap_err();
         assert_eq!(
             odd.0.detail,
-            "Invalid value for columns: \"nothing\" does not exist. Use one of: name, state, steps."
+            "Invalid value for columns: \"nothing\". Use one of: name, state, steps."
         );
     }
 

@@ -8,7 +8,7 @@
 //!   address.
 //! * A reader without the permission sees only this message, without filters, columns and commands.
 //!   The permission is known only with the response, after the form was rendered, so CSS hides the
-//!   form (`table_class/table.css`).
+//!   form (`style/table.css`).
 //! * The table follows its list: an event updates cells, and remaining rows keep the focus and open
 //!   sections.
 //! * The shown commands match the address, with the parameters of the API.
@@ -60,13 +60,13 @@ pub struct Field {
     name: &'static str,
     label: &'static str,
     /// The label before the value: `name contains`.
-    says: &'static str,
+    filter_label: &'static str,
     input: Input,
 }
 
 impl Field {
-    pub const fn text(name: &'static str, label: &'static str, says: &'static str) -> Self {
-        Self { name, label, says, input: Input::Text("") }
+    pub const fn text(name: &'static str, label: &'static str, filter_label: &'static str) -> Self {
+        Self { name, label, filter_label, input: Input::Text("") }
     }
 
     /// Adds a placeholder to a text field.
@@ -77,15 +77,15 @@ impl Field {
     pub const fn choice(
         name: &'static str,
         label: &'static str,
-        says: &'static str,
+        filter_label: &'static str,
         of: ChoicesFn,
     ) -> Self {
-        Self { name, label, says, input: Input::Choice(of) }
+        Self { name, label, filter_label, input: Input::Choice(of) }
     }
 
     /// A date and time in UTC.
-    pub const fn time(name: &'static str, label: &'static str, says: &'static str) -> Self {
-        Self { name, label, says, input: Input::Time }
+    pub const fn time(name: &'static str, label: &'static str, filter_label: &'static str) -> Self {
+        Self { name, label, filter_label, input: Input::Time }
     }
 
     fn view(self, list: &'static str, value: Signal<String>) -> AnyView {
@@ -151,7 +151,7 @@ pub trait ListPage: Copy + Send + Sync + 'static {
 
     fn key(row: &Row<Self>) -> Self::Key;
 
-    fn row(self, row: Memo<Row<Self>>, context: With<Self>) -> AnyView;
+    fn row(self, row: Memo<Row<Self>>, context: RowContext<Self>) -> AnyView;
 
     /// The empty state if the list has no rows at all.
     fn none(self) -> AnyView;
@@ -170,7 +170,7 @@ pub trait ListPage: Copy + Send + Sync + 'static {
         value: &str,
     ) -> ListAddress<Self::Sort> {
         let text = |word: &str| if word == name { value.to_owned() } else { listed.param(word) };
-        with_fields(listed.bare(), Self::FIELDS, text)
+        with_fields(listed.without_filters(), Self::FIELDS, text)
     }
 
     /// The message instead of rows. A list with several empty states overrides it.
@@ -197,12 +197,12 @@ pub trait ListPage: Copy + Send + Sync + 'static {
     /// Fetches again when an event changes the list.
     fn follow(self, feed: Feed<Self::Page>) {
         if !Self::TOPICS.is_empty() {
-            use_live().hear(Self::TOPICS.to_vec(), NOW, move |_| feed.soon());
+            use_live().subscribe(Self::TOPICS.to_vec(), NOW, move |_| feed.soon());
         }
     }
 
     /// Content below the loaded list. `refetch` fetches the list again.
-    fn below(self, _with: With<Self>, _refetch: Callback<()>) -> AnyView {
+    fn below(self, _with: RowContext<Self>, _refetch: Callback<()>) -> AnyView {
         ().into_any()
     }
 }
@@ -213,27 +213,27 @@ pub fn with_fields<S: Sort>(
     fields: &[Field],
     text: impl Fn(&str) -> String,
 ) -> ListAddress<S> {
-    fields
-        .iter()
-        .fold(listed, |listed, field| listed.with_filter(field.name, field.says, &text(field.name)))
+    fields.iter().fold(listed, |listed, field| {
+        listed.with_filter(field.name, field.filter_label, &text(field.name))
+    })
 }
 
 /// The context of a row.
-pub struct With<P: ListPage> {
+pub struct RowContext<P: ListPage> {
     shown: VisibleColumns<P::Part>,
     /// Whether the reader has the list's [permission](ListPage::RIGHT).
     pub may: bool,
     pub listed: StoredValue<ListAddress<P::Sort>>,
 }
 
-impl<P: ListPage> Clone for With<P> {
+impl<P: ListPage> Clone for RowContext<P> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<P: ListPage> Copy for With<P> {}
+impl<P: ListPage> Copy for RowContext<P> {}
 
-impl<P: ListPage> With<P> {
+impl<P: ListPage> RowContext<P> {
     /// The cell of a column, if the column is visible. On a narrow screen it shows the header, too.
     pub fn cell(
         self,
@@ -327,12 +327,13 @@ impl<P: ListPage> ListOf<P> {
         let fields = P::FIELDS.iter().map(field).collect_view();
         let show =
             move |(first, may): (P::Page, bool)| table(of, first, may, listed.get_untracked());
-        let say = move |problem: Problem| list_error(&listed.read_untracked(), P::NAMES.1, problem);
+        let show_error =
+            move |problem: Problem| list_error(&listed.read_untracked(), P::NAMES.1, problem);
         let same = move |_: FormValues| vec![of.api_call(&listed.read())];
         view! {
             {filters(listed, P::SORTS, fields)}
             {columns::<_, P::Part>(listed)}
-            {load_with_error(loaded, show, say)}
+            {load_with_error(loaded, show, show_error)}
             <EquivalentCommands of=same/>
         }
         .into_any()
@@ -340,8 +341,11 @@ impl<P: ListPage> ListOf<P> {
 }
 
 fn table<P: ListPage>(of: P, first: P::Page, may: bool, listed: ListAddress<P::Sort>) -> AnyView {
-    let context =
-        With { shown: VisibleColumns::of(&listed), may, listed: StoredValue::new(listed.clone()) };
+    let context = RowContext {
+        shown: VisibleColumns::of(&listed),
+        may,
+        listed: StoredValue::new(listed.clone()),
+    };
     let feed = Feed::new(first, move || of.fetch(listed.clone()));
     of.follow(feed);
     let page = feed.value();
@@ -377,7 +381,7 @@ fn framed(
     heads: AnyView,
     body: AnyView,
 ) -> AnyView {
-    let class = format!("table folds {table_class}");
+    let class = format!("table responsive {table_class}");
     let caption =
         move || caption.get().map(|text| view! { <caption class="count">{text}</caption> });
     view! {
@@ -390,7 +394,7 @@ fn framed(
     .into_any()
 }
 
-fn heads<P: ListPage>(listed: &ListAddress<P::Sort>, context: With<P>) -> AnyView {
+fn heads<P: ListPage>(listed: &ListAddress<P::Sort>, context: RowContext<P>) -> AnyView {
     let one = |column: &P::Part| match P::sorted_by(*column) {
         Some((by, descending)) => {
             head(listed, by, column.label(), descending, number::<P>(*column))

@@ -42,14 +42,14 @@ where
 pub fn load_with_error<T, V>(
     resource: Resource<ServerResult<T>>,
     show: impl Fn(T) -> V + Clone + Send + Sync + 'static,
-    say: impl Fn(Problem) -> AnyView + Clone + Send + Sync + 'static,
+    show_error: impl Fn(Problem) -> AnyView + Clone + Send + Sync + 'static,
 ) -> impl IntoView
 where
     T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     V: IntoView + 'static,
 {
     let show = move |loaded| ready(show(loaded).into_any());
-    load_part(resource, loading, show, move |problem| ready(say(problem)))
+    load_part(resource, loading, show, move |problem| ready(show_error(problem)))
 }
 
 /// As [`load_with_error`], with another view until the value is loaded. Both views may load further
@@ -58,7 +58,7 @@ pub fn load_part<T, S, E>(
     resource: Resource<ServerResult<T>>,
     fallback: fn() -> AnyView,
     show: impl Fn(T) -> S + Clone + Send + Sync + 'static,
-    say: impl Fn(Problem) -> E + Clone + Send + Sync + 'static,
+    show_error: impl Fn(Problem) -> E + Clone + Send + Sync + 'static,
 ) -> AnyView
 where
     T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
@@ -67,7 +67,7 @@ where
 {
     let retry = Retry::new();
     let body = move || {
-        let (show, say) = (show.clone(), say.clone());
+        let (show, show_error) = (show.clone(), show_error.clone());
         Suspend::new(async move {
             match resource.await {
                 Ok(loaded) => {
@@ -78,7 +78,7 @@ where
                     retry.failed(&failure.0, move || resource.refetch());
                     // For the button of the error message.
                     provide_context(retry);
-                    say(failure.0).await
+                    show_error(failure.0).await
                 }
             }
         })
@@ -88,13 +88,13 @@ where
 
 /// The fallback of a small part.
 pub fn loading_text() -> AnyView {
-    view! { <p class="inside muted" role="status">"Loading"</p> }.into_any()
+    view! { <p class="padded muted" role="status">"Loading"</p> }.into_any()
 }
 
 fn loading() -> AnyView {
     view! {
         <div class="loading" aria-busy="true">
-            <span class="unseen" role="status">"Loading"</span>
+            <span class="visually-hidden" role="status">"Loading"</span>
             <i></i>
             <i></i>
             <i></i>

@@ -3,6 +3,7 @@
 pub mod action;
 pub mod badge;
 pub mod dialog;
+pub mod draft;
 pub mod equivalent_commands;
 pub mod feed;
 pub mod field_error;
@@ -29,7 +30,7 @@ pub use badge::{Counts, RunPill, StatePill, mark};
 pub use dialog::{Dialog, DialogHandle};
 pub use equivalent_commands::{EquivalentCommands, FormValues, ListCommands};
 pub use feed::Feed;
-pub use field_error::Fault;
+pub use field_error::FieldError;
 pub use icon::{Icon, icon};
 pub use load::{load, load_one, load_part, load_with_error, loading_text};
 pub use notice::{Empty, ProblemNotice, object_problem_page, problem_page, problem_page_with};

@@ -24,9 +24,18 @@ pub fn ProblemNotice(
     move || {
         problem.get().map(|problem| {
             let findings = problem.errors.iter().map(|finding| {
-                view! { <li>{(!finding.at.is_empty()).then(|| format!("{}: ", finding.at))} {finding.detail.clone()}</li> }
+                view! {
+                    <li>
+                        {(!finding.at.is_empty()).then(|| format!("{}: ", finding.at))}
+                        {finding.detail.clone()}
+                    </li>
+                }
             });
-            let findings = (!problem.errors.is_empty()).then(|| view! { <ul>{findings.collect_view()}</ul> });
+            let findings = (!problem.errors.is_empty()).then(|| {
+                view! {
+                    <ul>{findings.collect_view()}</ul>
+                }
+            });
             view! {
                 <div class="notice" data-state="error" role="alert">
                     {icon(Icon::Error)}
@@ -36,12 +45,23 @@ pub fn ProblemNotice(
                         {findings}
                     </div>
                     <div class="buttons">
-                        {retry.and_then(|_| try_again(&problem, retry, "button small", here()))}
-                        {(problem.status == 401).then(|| view! { <a class="button small" rel="external" href=sign_in_link()>"Sign in"</a> })}
+                        {
+                            retry.and_then(
+                                |_| try_again(&problem, retry, "button small", current_address())
+                            )
+                        }
+                        {(problem.status == 401).then(|| view! {
+                            <a class="button small" rel="external" href=sign_in_link()>"Sign in"</a>
+                        })}
                         {dismiss
                             .map(|dismiss| {
                                 view! {
-                                    <button class="button quiet small only-icon needs-scripts" type="button" aria-label="Dismiss message" on:click=move |_| dismiss.run(())>
+                                    <button
+                                        class="button quiet small only-icon needs-scripts"
+                                        type="button"
+                                        aria-label="Dismiss message"
+                                        on:click=move |_| dismiss.run(())
+                                    >
                                         {icon(Icon::Cross)}
                                     </button>
                                 }
@@ -54,7 +74,7 @@ pub fn ProblemNotice(
 }
 
 /// The address of this page.
-fn here() -> String {
+fn current_address() -> String {
     let location = use_location();
     let (path, search) = (location.pathname.get_untracked(), location.search.get_untracked());
     let query = if search.is_empty() { String::new() } else { format!("?{search}") };
@@ -63,7 +83,7 @@ fn here() -> String {
 
 /// The sign-in page, which redirects back to this page.
 fn sign_in_link() -> String {
-    addresses::sign_in_with_next(&here())
+    addresses::sign_in_with_next(&current_address())
 }
 
 /// The content of a page that could not be loaded.
@@ -106,8 +126,10 @@ fn problem_card(problem: Problem, title: AnyView, links: AnyView) -> AnyView {
             {title}
             <p>{problem.detail.clone()}</p>
             <div class="buttons">
-                {(problem.status == 401).then(|| view! { <a class="button primary" rel="external" href=sign_in_link()>"Sign in"</a> })}
-                {try_again(&problem, use_context(), "button", here())}
+                {(problem.status == 401).then(|| view! {
+                    <a class="button primary" rel="external" href=sign_in_link()>"Sign in"</a>
+                })}
+                {try_again(&problem, use_context(), "button", current_address())}
                 {links}
             </div>
         </div>

@@ -1,7 +1,7 @@
 //! The progress line at the top of the window, for navigations that take noticeable time.
 //!
-//! A page or a part of it that loads counts as busy. The line appears only after a delay, so that it
-//! does not flash during fast navigations.
+//! A page or a part of it that loads counts as busy. The line appears only after a delay, so that
+//! it does not flash during fast navigations.
 
 use std::time::Duration;
 

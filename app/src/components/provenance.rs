@@ -22,7 +22,12 @@ pub fn ProvenanceTable(
     place: String,
 ) -> impl IntoView {
     if values.is_empty() {
-        return view! { <p class="muted inside">"No data. " <a href=place>"Show the data of the next run"</a></p> }.into_any();
+        return view! {
+            <p class="muted padded">
+                "No data. " <a href=place>"Show the data of the next run"</a>
+            </p>
+        }
+        .into_any();
     }
     let shown = values.len().min(MAX_ROWS);
     let rows = values.into_iter().take(MAX_ROWS).map(|value| {
@@ -38,8 +43,13 @@ pub fn ProvenanceTable(
         if shown < all { format!("{shown} of {}", many(all, "value")) } else { many(all, "value") };
     view! {
         <div class="table-scroll">
-            <table class="table folds">
-                <thead><tr><th scope="col">"Path"</th><th scope="col">"Value"</th><th scope="col">"Source"</th></tr></thead>
+            <table class="table responsive">
+                <thead>
+                    <tr>
+                        <th scope="col">"Path"</th> <th scope="col">"Value"</th>
+                        <th scope="col">"Source"</th>
+                    </tr>
+                </thead>
                 <tbody>{rows.collect_view()}</tbody>
             </table>
         </div>

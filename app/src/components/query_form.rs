@@ -26,11 +26,14 @@ pub fn QueryForm(
     let navigate = use_navigate();
     let to = place.clone();
     let ask = move |event: SubmitEvent| {
-        let Some(wanted) = form_query(&event) else { return };
+        let Some(query) = form_query(&event) else { return };
         event.prevent_default();
-        navigate(&address(&to, &wanted), NavigateOptions::default());
+        navigate(&address(&to, &query), NavigateOptions::default());
     };
-    view! { <form method="get" action=place class=class role=role on:submit=ask>{children()}</form> }.into_any()
+    view! {
+        <form method="get" action=place class=class role=role on:submit=ask>{children()}</form>
+    }
+    .into_any()
 }
 
 /// Encodes the form's fields as a query.

@@ -25,10 +25,10 @@ where
 {
     let uses = RwSignal::new(0_u32);
     on_success(action, move |_| uses.update(|uses| *uses = uses.wrapping_add(1)));
-    by_review(uses, Refused::of(action), Arc::new(fields))
+    fields_per_use(uses, Refused::of(action), Arc::new(fields))
 }
 
-fn by_review(
+fn fields_per_use(
     uses: RwSignal<u32>,
     first: Refused,
     fields: Arc<dyn Fn(Refused) -> AnyView + Send + Sync>,

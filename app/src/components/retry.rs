@@ -123,7 +123,7 @@ pub fn try_again(
     problem: &Problem,
     retry: Option<Retry>,
     class: &'static str,
-    here: String,
+    address: String,
 ) -> Option<AnyView> {
     is_temporary(problem).then(|| {
         let again = move |event: leptos::ev::MouseEvent| {
@@ -131,7 +131,11 @@ pub fn try_again(
                 event.prevent_default();
             }
         };
-        view! { <a class=class rel="external" href=here on:click=again>{icon(Icon::Rerun)} "Try again"</a> }
-            .into_any()
+        view! {
+            <a class=class rel="external" href=address on:click=again>
+                {icon(Icon::Rerun)} "Try again"
+            </a>
+        }
+        .into_any()
     })
 }

@@ -77,7 +77,10 @@ where
 }
 
 fn by_number(order: Memo<Vec<u32>>, one: Arc<dyn Fn(u32) -> AnyView + Send + Sync>) -> AnyView {
-    view! { <For each=move || order.get() key=|number| *number children=move |number| one(number)/> }.into_any()
+    view! {
+        <For each=move || order.get() key=|number| *number children=move |number| one(number)/>
+    }
+    .into_any()
 }
 
 #[cfg(test)]
@@ -96,9 +99,9 @@ mod tests {
         let first = after(None, &[('a', 1), ('b', 1)]);
         assert_eq!(first.order, [1, 2]);
         let second = after(Some(&first), &[('c', 1), ('b', 2)]);
-        assert_eq!(second.order, [3, 2], "b is the same row with another value, a is gone");
+        assert_eq!(second.order, [3, 2], "b keeps its row with another value, and a is removed");
         assert_eq!(second.items[&2], ('b', 2));
         let third = after(Some(&second), &[('a', 3), ('c', 1)]);
-        assert_eq!(third.order, [4, 3], "a that returns is a new row");
+        assert_eq!(third.order, [4, 3], "a gets a new row when it returns");
     }
 }

@@ -73,10 +73,11 @@ pub fn clashes(found: &[ClashView]) -> AnyView {
         n => format!("Edits of different authors clash {n} times"),
     };
     let line = |conflict: &ClashView| {
-        let ClashView { earlier, earlier_by, later, later_by, about, .. } = conflict.clone();
+        let ClashView { earlier, earlier_by, later, later_by, subject, .. } = conflict.clone();
         view! {
             <li>
-                <b>{about}</b> ": edit " {later} " by " <b>{later_by}</b> " overrides edit " {earlier} " by " <b>{earlier_by}</b>
+                <b>{subject}</b> ": edit " {later} " by " <b>{later_by}</b> " overrides edit "
+                {earlier} " by " <b>{earlier_by}</b>
                 ". The later edit applies."
             </li>
         }
@@ -89,14 +90,16 @@ pub fn clashes(found: &[ClashView]) -> AnyView {
 
 fn scripts(found: &HiddenCharacters) -> Vec<AnyView> {
     let line = |script: &HiddenCharactersScript| {
-        let HiddenCharactersScript { barclamp, role, file, hash, at, what } = script.clone();
+        let HiddenCharactersScript { barclamp, role, file, hash, at, description } = script.clone();
         let TextPosition { line, column } = at;
-        let (whose, place) = (format!("{role} of {barclamp}, "), format!("{file}:{line}:{column}"));
+        let (owner, place) = (format!("{role} of {barclamp}, "), format!("{file}:{line}:{column}"));
         view! {
             <li>
-                {whose}
-                <a href=addresses::script(hash) target="_blank" rel="noopener"><code>{place}</code></a>
-                ": " {what}
+                {owner}
+                <a href=addresses::script(hash) target="_blank" rel="noopener">
+                    <code>{place}</code>
+                </a>
+                ": " {description}
             </li>
         }
         .into_any()

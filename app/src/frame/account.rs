@@ -17,14 +17,22 @@ pub(super) fn Account(me: Me, reset: Option<AccessNotice>) -> impl IntoView {
     let session = me.session;
     let may = if me.permissions.is_empty() { "none".to_owned() } else { me.permissions.join(", ") };
     let reset = reset.map(|notice| {
-        view! { <a class="pill" data-state="warn" href=addresses::ACCOUNT>{icon(Icon::Warn)} {notice.by} " reset your sign-in"</a> }
+        view! {
+            <a class="pill" data-state="warn" href=addresses::ACCOUNT>
+                {icon(Icon::Warn)} {notice.by} " reset your sign-in"
+            </a>
+        }
     });
     view! {
         {reset}
         <div class="account">
-            <button type="button" popovertarget="account-menu" aria-label=format!("Account of {}", me.name)>
+            <button
+                type="button"
+                popovertarget="account-menu"
+                aria-label=format!("Account of {}", me.name)
+            >
                 {icon(Icon::Person)}
-                <span class="word">{me.name.clone()}</span>
+                <span class="caption">{me.name.clone()}</span>
             </button>
             <div class="account-menu" id="account-menu" popover="auto">
                 <dl class="facts">
@@ -36,8 +44,14 @@ pub(super) fn Account(me: Me, reset: Option<AccessNotice>) -> impl IntoView {
                 <ThemeChoice/>
                 <ProblemNotice problem=problem_of(sign_out)/>
                 <ActionForm action=sign_out>
-                    <EquivalentCommands of=move |_: FormValues| { session.into_iter().map(api::calls::end_session).collect::<Vec<_>>() }/>
-                    <button class="button wide" type="submit">{icon(Icon::Leave)} "Sign out"</button>
+                    <EquivalentCommands
+                        of=move |_: FormValues| {
+                            session.into_iter().map(api::calls::end_session).collect::<Vec<_>>()
+                        }
+                    />
+                    <button class="button wide" type="submit">
+                        {icon(Icon::Leave)} "Sign out"
+                    </button>
                 </ActionForm>
             </div>
         </div>

@@ -34,34 +34,59 @@ pub(super) fn ExecutionSwitch(on: Memo<bool>, changed: Callback<()>) -> impl Int
             title="Execution switch for all deployments"
         >
             {shape}
-            <span class="word">{move || if on.get() { "execution on" } else { "execution off" }}</span>
+            <span class="caption">
+                {move || if on.get() { "execution on" } else { "execution off" }}
+            </span>
         </button>
         <Dialog
             id="execution"
             handle=dialog
             refused=refused.is_here()
-            title=Signal::derive(move || if on.get() { "Switch execution off" } else { "Switch execution on" }.to_owned())
+            title=Signal::derive(
+                move || if on.get() { "Turn execution off" } else { "Turn execution on" }.to_owned()
+            )
         >
             <ActionForm action=switch attr:class="form">
                 <div class="body">
                     <p>
                         {move || match on.get() {
-                            true => "No new run starts in any deployment until execution is switched on again. Running steps finish. Approved changes stay approved.",
-                            false => "Runs start again in all deployments. No further review is needed.",
+                            true => "No new run starts in any deployment until execution is turned \
+                                on again. Running steps finish. Approved changes stay approved.",
+                            false => "Runs start again in all deployments. No further review is \
+                                needed.",
                         }}
                     </p>
-                    <input type="hidden" name="enabled" value=move || if on.get() { "false" } else { "true" }/>
+                    <input
+                        type="hidden"
+                        name="enabled"
+                        value=move || if on.get() { "false" } else { "true" }
+                    />
                     <div class="field">
                         <label for="execution-reason">"Reason"</label>
-                        <input class="input" id="execution-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" value=refused.typed("reason")/>
+                        <input
+                            class="input"
+                            id="execution-reason"
+                            name="reason" required
+                            maxlength=MAX_REASON
+                            autocomplete="off"
+                            value=refused.typed("reason")
+                        />
                         <span class="hint">"Stored with the switch and visible to everyone."</span>
                     </div>
                     <ProblemNotice problem=problem_of(switch)/>
-                    <EquivalentCommands of=move |typed: FormValues| vec![api::calls::execution(!on.get(), &typed.or("reason", "WHY"))]/>
+                    <EquivalentCommands
+                        of=move |typed: FormValues| vec![
+                            api::calls::execution(!on.get(), &typed.or("reason", "WHY"))
+                        ]
+                    />
                 </div>
                 <div class="foot">
-                    <button class="button primary" type="submit" disabled=move || switch.pending().get()>
-                        {move || if on.get() { "Switch execution off" } else { "Switch execution on" }}
+                    <button
+                        class="button primary"
+                        type="submit"
+                        disabled=move || switch.pending().get()
+                    >
+                        {move || if on.get() { "Turn execution off" } else { "Turn execution on" }}
                     </button>
                 </div>
             </ActionForm>

@@ -44,8 +44,8 @@ pub(super) fn follow() {
     Effect::new(move |_| {
         let on_scroll = window_event_listener(ev::scroll, move |_| {
             // The next page may be shown before the browser has its address.
-            let here = window().location().pathname().unwrap_or_default();
-            if path.with_untracked(|path| *path != here) {
+            let current = window().location().pathname().unwrap_or_default();
+            if path.with_untracked(|path| *path != current) {
                 return;
             }
             let (address, top) = (address(), top());

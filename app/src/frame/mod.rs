@@ -89,12 +89,23 @@ pub fn Frame() -> impl IntoView {
                     <Crumbs/>
                     <Suspense>{known(top)}</Suspense>
                 </div>
-                <div class="progress" role="progressbar" aria-label="Loading the page" hidden=move || !progress.is_slow()></div>
+                <div
+                    class="progress"
+                    role="progressbar"
+                    aria-label="Loading the page"
+                    hidden=move || !progress.is_slow()
+                ></div>
             </header>
             <Navigation>
                 <Suspense>{known(waiting)}</Suspense>
             </Navigation>
-            <main class="page" id="main" tabindex="-1" node_ref=main aria-busy=move || progress.is_slow().then_some("true")>
+            <main
+                class="page"
+                id="main"
+                tabindex="-1"
+                node_ref=main
+                aria-busy=move || progress.is_slow().then_some("true")
+            >
                 <Outlet/>
             </main>
         </div>
@@ -105,9 +116,15 @@ pub fn Frame() -> impl IntoView {
 /// The right end of the top bar. Without a sign-in, the link to the sign-in page.
 fn top(state: FrameState, first: Option<FrameView>) -> AnyView {
     match first {
-        Some(first) => {
-            view! { <Top state me=first.me from=first.cursor execution=first.execution reset=first.reset/> }.into_any()
+        Some(first) => view! {
+            <Top state
+                me=first.me
+                from=first.cursor
+                execution=first.execution
+                reset=first.reset
+            />
         }
+        .into_any(),
         None => view! { <SignInRedirect/> }.into_any(),
     }
 }
@@ -121,7 +138,8 @@ fn Top(
     reset: Option<AccessNotice>,
 ) -> impl IntoView {
     if let Some(from) = from {
-        use_live().hear(vec![Topic::Reviews, Topic::Blueprints], from, move |_| state.0.soon());
+        use_live()
+            .subscribe(vec![Topic::Reviews, Topic::Blueprints], from, move |_| state.0.soon());
     }
     let execution = execution.map(|execution| {
         let on = Memo::new(move |_| state.execution().unwrap_or(execution));
@@ -146,7 +164,12 @@ fn waiting(state: FrameState, first: Option<FrameView>) -> AnyView {
         (waiting != ReviewCount::default()).then(|| {
             let (shown, text) = words(waiting);
             let title = text.clone();
-            view! { <span class="count" title=title><span aria-hidden="true">{shown}</span> <span class="unseen">{text}</span></span> }
+            view! {
+                <span class="count" title=title>
+                    <span aria-hidden="true">{shown}</span>
+                    <span class="visually-hidden">{text}</span>
+                </span>
+            }
         })
     };
     badge.into_any()
@@ -173,13 +196,13 @@ fn words(waiting: ReviewCount) -> (String, String) {
 fn SignInRedirect() -> impl IntoView {
     let location = use_location();
     let (path, search) = (location.pathname.get_untracked(), location.search.get_untracked());
-    let here = if search.is_empty() { path } else { format!("{path}?{search}") };
-    let sign_in = addresses::sign_in_with_next(&here);
+    let current = if search.is_empty() { path } else { format!("{path}?{search}") };
+    let sign_in = addresses::sign_in_with_next(&current);
     #[cfg(feature = "ssr")]
     leptos_axum::redirect(&sign_in);
-    let there = sign_in.clone();
+    let target = sign_in.clone();
     Effect::new(move |_| {
-        let _ = window().location().replace(&there);
+        let _ = window().location().replace(&target);
     });
     view! { <a class="button small" rel="external" href=sign_in>"Sign in"</a> }.into_any()
 }
@@ -215,8 +238,8 @@ fn Navigation(children: Children) -> impl IntoView {
     let mut shown: Vec<AnyView> = NAVIGATION
         .into_iter()
         .map(|(to, shape, word)| {
-            let beside = if to == addresses::REVIEWS { children.take() } else { None };
-            place(to, shape, word, beside).into_any()
+            let badge = if to == addresses::REVIEWS { children.take() } else { None };
+            nav_link(to, shape, word, badge).into_any()
         })
         .collect();
     let more = NodeRef::<html::Ul>::new();
@@ -233,7 +256,14 @@ fn Navigation(children: Children) -> impl IntoView {
             <ul>
                 {shown}
             </ul>
-            <button class="more-pages" type="button" popovertarget=MORE_LIST_ID aria-current=move || is_in_rest().then_some("true")>{icon(Icon::More)} "More"</button>
+            <button
+                class="more-pages"
+                type="button"
+                popovertarget=MORE_LIST_ID
+                aria-current=move || is_in_rest().then_some("true")
+            >
+                {icon(Icon::More)} "More"
+            </button>
             <ul class="rest" id=MORE_LIST_ID popover="auto" node_ref=more>
                 {rest}
             </ul>
@@ -257,16 +287,16 @@ fn close_after_navigation(open: NodeRef<html::Ul>) {
     });
 }
 
-/// Whether a path is the page `place` or below it.
+/// Whether a path is the page `nav_link` or below it.
 fn is_within(path: &str, place: &str) -> bool {
     path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn place(
+fn nav_link(
     place: &'static str,
     shape: Icon,
     word: &'static str,
-    beside: Option<Children>,
+    badge: Option<Children>,
 ) -> impl IntoView {
     let path = use_location().pathname;
     let is_here = move || path.with(|path| is_within(path, place));
@@ -274,8 +304,8 @@ fn place(
         <li>
             <a href=place title=word aria-current=move || is_here().then_some("page")>
                 {icon(shape)}
-                <span class="word">{word}</span>
-                {beside.map(|beside| beside())}
+                <span class="caption">{word}</span>
+                {badge.map(|badge| badge())}
             </a>
         </li>
     }
@@ -310,15 +340,16 @@ fn crumbs(path: &str) -> Vec<(String, Option<String>)> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let Some(first) = parts.first() else { return vec![("Overview".into(), None)] };
     let Some(name) = name_of(first) else { return Vec::new() };
-    let mut way = vec![(name.to_owned(), Some(list_of(first)))];
+    let mut breadcrumbs = vec![(name.to_owned(), Some(list_of(first)))];
     for end in 1..parts.len() {
-        let (before, here) = (&parts[..end], parts[end]);
-        way.push((subpage_title(before, here), Some(format!("/{}", parts[..=end].join("/")))));
+        let (before, last) = (&parts[..end], parts[end]);
+        breadcrumbs
+            .push((subpage_title(before, last), Some(format!("/{}", parts[..=end].join("/")))));
     }
-    if let Some((_, link)) = way.last_mut() {
+    if let Some((_, link)) = breadcrumbs.last_mut() {
         *link = None;
     }
-    way
+    breadcrumbs
 }
 
 /// The title for the first segment of a path. `None`: there are no such pages.
@@ -355,8 +386,8 @@ fn list_of(first: &str) -> String {
 }
 
 /// The title for a further segment of a path: the title of a known page, or the name or id.
-fn subpage_title(before: &[&str], here: &str) -> String {
-    let title = match (before, here) {
+fn subpage_title(before: &[&str], last: &str) -> String {
+    let title = match (before, last) {
         (["catalog"], "roles") => "Roles",
         (["catalog"], "graph") => "Dependencies of roles",
         (["catalog"], "imports") => "Imports",
@@ -368,10 +399,8 @@ fn subpage_title(before: &[&str], here: &str) -> String {
         (["nodes", _], "health-checks") => "Health checks",
         (["nodes", _], "noderoles") => "Noderoles",
         (["nodes", _], "results") => "Results",
-        (["noderoles" | "workers"] | ["settings", "people"], id) => {
-            return id.chars().take(8).collect();
-        }
-        _ => return here.to_owned(),
+        (["noderoles" | "workers"], id) => return id.chars().take(8).collect(),
+        _ => return last.to_owned(),
     };
     title.to_owned()
 }
@@ -391,9 +420,14 @@ fn LiveStatus() -> impl IntoView {
         }
     });
     view! {
-        <span class=move || if text.read().0.is_empty() { "pill flat" } else { "pill" } data-state=move || text.read().0 data-live role="status" title="Live updates of this page">
+        <span
+            class=move || if text.read().0.is_empty() { "pill flat" } else { "pill" }
+            data-state=move || text.read().0 data-live
+            role="status"
+            title="Live updates of this page"
+        >
             {move || icon(text.read().1)}
-            <span class="word">{move || text.read().2.clone()}</span>
+            <span class="caption">{move || text.read().2.clone()}</span>
         </span>
     }
     .into_any()
@@ -416,7 +450,7 @@ mod tests {
         assert_eq!(text("/noderoles/0123456789ab/data"), "Noderoles / 01234567 / Data");
         assert_eq!(text("/proposals/17"), "Proposals / 17");
         assert_eq!(text("/catalog/roles/app"), "Catalog / Roles / app");
-        assert_eq!(text("/settings/people/0123456789ab"), "Settings / People / 01234567");
+        assert_eq!(text("/settings/people/ada.lovelace"), "Settings / People / ada.lovelace");
         assert_eq!(text("/elsewhere"), "");
     }
 
@@ -428,7 +462,7 @@ mod tests {
         assert_eq!(links("/catalog"), [None]);
         assert_eq!(links("/catalog/roles/app"), [to("/catalog"), to("/catalog/roles"), None]);
         assert_eq!(
-            links("/settings/people/0123456789ab"),
+            links("/settings/people/ada.lovelace"),
             [to("/settings"), to("/settings/people"), None]
         );
         assert_eq!(

@@ -18,7 +18,7 @@ use super::{server_functions, theme};
 use crate::addresses;
 use crate::components::{Dialog, DialogHandle, Icon, ProblemNotice, icon};
 use crate::pages::{board, search};
-use crate::search_results::{Act, Choice, commands, offers, pages, search_text};
+use crate::search_results::{Choice, ChoiceAction, commands, offers, pages, search_text};
 
 /// The delay after the last keystroke before the server is queried.
 const REST: Duration = Duration::from_millis(120);
@@ -86,15 +86,15 @@ impl Offer {
 /// Pages and commands that match a text, followed by the server's hits. Hits for an earlier text
 /// are filtered by the current one.
 fn offered(text: &str, (of, found): &(String, SearchResults)) -> Vec<Choice> {
-    let wanted = search_text(text);
-    let small = wanted.to_lowercase();
-    let fits = |choice: &Choice| of == wanted || choice.name.to_lowercase().contains(&small);
+    let search = search_text(text);
+    let small = search.to_lowercase();
+    let fits = |choice: &Choice| of == search || choice.name.to_lowercase().contains(&small);
     let hits =
-        found.hits.iter().flat_map(offers).filter(|choice| !wanted.is_empty() && fits(choice));
+        found.hits.iter().flat_map(offers).filter(|choice| !search.is_empty() && fits(choice));
     // If the text starts with "propose", the proposals come first.
-    let is_wish = wanted != text.trim();
+    let is_wish = search != text.trim();
     let (wished, other): (Vec<Choice>, Vec<Choice>) =
-        hits.partition(|choice| is_wish && matches!(choice.act, Act::Propose(..)));
+        hits.partition(|choice| is_wish && matches!(choice.action, ChoiceAction::Propose(..)));
     wished.into_iter().chain(pages(text)).chain(commands(text)).chain(other).collect()
 }
 
@@ -135,7 +135,7 @@ pub(super) fn Palette() -> impl IntoView {
                 "End" => offer.to_end(true),
                 "Enter" => {
                     if let Some(choice) = offer.chosen() {
-                        run(choice.act);
+                        run(choice.action);
                     }
                 }
                 _ => return,
@@ -152,9 +152,15 @@ pub(super) fn Palette() -> impl IntoView {
         open();
     };
     view! {
-        <a class="button quiet small finder" href=addresses::SEARCH aria-haspopup="dialog" aria-keyshortcuts="Control+K Meta+K" on:click=come_in>
+        <a
+            class="button quiet small finder"
+            href=addresses::SEARCH
+            aria-haspopup="dialog"
+            aria-keyshortcuts="Control+K Meta+K"
+            on:click=come_in
+        >
             {icon(Icon::Search)}
-            <span class="word">"Search"</span>
+            <span class="caption">"Search"</span>
             <kbd class="needs-scripts" aria-hidden="true">"Ctrl K"</kbd>
         </a>
         <Dialog id="palette" title="Search and commands".to_owned() handle=dialog closed=closed>
@@ -197,14 +203,22 @@ fn Field(offer: Offer, press: impl Fn(ev::KeyboardEvent) + 'static) -> impl Into
 }
 
 #[component]
-fn Options(offer: Offer, run: impl Fn(Act) + Clone + Send + Sync + 'static) -> impl IntoView {
+fn Options(
+    offer: Offer,
+    run: impl Fn(ChoiceAction) + Clone + Send + Sync + 'static,
+) -> impl IntoView {
     let options = move || {
         let all = offer.choices.get().into_iter().enumerate();
-        let one = |(n, Choice { name, about, icon: shape, act })| {
+        let one = |(n, Choice { name, about, icon: shape, action })| {
             let run = run.clone();
             let selected = move || if offer.place.get() == n { "true" } else { "false" };
             view! {
-                <li id=option_id(n) role="option" aria-selected=selected on:click=move |_| run(act.clone())>
+                <li
+                    id=option_id(n)
+                    role="option"
+                    aria-selected=selected
+                    on:click=move |_| run(action.clone())
+                >
                     {icon(shape)}
                     <bdi class="clip grow">{name}</bdi>
                     <small class="muted">{about}</small>
@@ -232,7 +246,7 @@ fn result_count(offer: Offer, busy: bool) -> String {
 fn runner(
     dialog: DialogHandle,
     problem: RwSignal<Option<Problem>>,
-) -> impl Fn(Act) + Clone + Send + Sync + 'static {
+) -> impl Fn(ChoiceAction) + Clone + Send + Sync + 'static {
     let navigate = StoredValue::new(use_navigate());
     let colors = theme::chosen();
     let go = move |place: &str| {
@@ -241,19 +255,19 @@ fn runner(
             navigate(place, Default::default());
         }
     };
-    move |act: Act| match act {
-        Act::Go(place) => go(&place),
-        Act::SetTheme(theme) => {
+    move |action: ChoiceAction| match action {
+        ChoiceAction::Go(place) => go(&place),
+        ChoiceAction::SetTheme(theme) => {
             theme::choose(colors, theme);
             dialog.close();
         }
-        Act::Propose(id, name) => spawn_local(async move {
+        ChoiceAction::Propose(id, name) => spawn_local(async move {
             match board::server_functions::propose(id).await {
                 Ok(_) => go(&addresses::deployment(&name)),
                 Err(failure) => drop(problem.try_set(Some(failure.0))),
             }
         }),
-        Act::SignOut => spawn_local(async move {
+        ChoiceAction::SignOut => spawn_local(async move {
             match server_functions::sign_out().await {
                 Ok(()) => drop(window().location().set_href(addresses::SIGN_IN)),
                 Err(failure) => drop(problem.try_set(Some(failure.0))),
@@ -371,7 +385,7 @@ mod tests {
         assert_eq!(
             (offer.active.get_untracked(), offer.chosen()),
             (String::new(), None),
-            "while it is closed"
+            "a closed palette has no active option"
         );
         offer.is_open.set(true);
         assert_eq!(offer.active.get_untracked(), "palette-0");
@@ -380,7 +394,10 @@ mod tests {
         assert_eq!(offer.active.get_untracked(), "palette-2");
         offer.type_in("nodes".into());
         assert_eq!(offer.active.get_untracked(), "palette-0");
-        assert_eq!(offer.chosen().map(|choice| choice.act), Some(Act::Go("/nodes".into())));
+        assert_eq!(
+            offer.chosen().map(|choice| choice.action),
+            Some(ChoiceAction::Go("/nodes".into()))
+        );
         offer.step(false);
         assert_eq!(
             offer.active.get_untracked(),

@@ -82,6 +82,10 @@ pub fn ThemeChoice() -> impl IntoView {
             </button>
         }
     });
-    view! { <div class="segmented needs-scripts" role="group" aria-label="Theme">{buttons.collect_view()}</div> }
-        .into_any()
+    view! {
+        <div class="segmented needs-scripts" role="group" aria-label="Theme">
+            {buttons.collect_view()}
+        </div>
+    }
+    .into_any()
 }

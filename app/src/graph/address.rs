@@ -1,6 +1,6 @@
 //! The state of a graph view as an address, so that a link shows the same view to everyone.
 
-use api::views::graph::{GraphDirection, GraphOptions, Length, TrailOptions};
+use api::views::graph::{GraphDirection, GraphOptions, Length, PathOptions};
 use engine::ids::{BlueprintNumber, RoleName};
 use leptos_router::params::ParamsMap;
 
@@ -58,7 +58,7 @@ impl Address {
             let text = query.get(name).unwrap_or_default();
             text.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect()
         };
-        let way = match query.get("direction").as_deref() {
+        let direction = match query.get("direction").as_deref() {
             Some("up") => GraphDirection::Up,
             Some("down") => GraphDirection::Down,
             _ => GraphDirection::Both,
@@ -71,13 +71,13 @@ impl Address {
                 roles,
                 nodes: list("nodes"),
                 focus: query.get("focus").filter(|key| !key.is_empty()),
-                direction: way,
+                direction,
                 steps: query
                     .get("steps")
                     .and_then(|steps| steps.parse().ok())
                     .filter(|steps| *steps > 0),
-                trail: trail(query),
-                only_trail: query.get("only").as_deref() == Some("trail"),
+                marked_path: marked_path(query),
+                only_path: query.get("only").as_deref() == Some("path"),
                 blueprint: query
                     .get("blueprint")
                     .and_then(|number| number.parse().ok())
@@ -142,27 +142,27 @@ impl Address {
     }
 
     /// Highlights a part of the graph, or nothing.
-    pub fn marked(&self, trail: Option<TrailOptions>) -> Self {
+    pub fn marked(&self, marked_path: Option<PathOptions>) -> Self {
         let mut other = self.clone();
-        other.options.trail = trail;
-        other.options.only_trail = false;
+        other.options.marked_path = marked_path;
+        other.options.only_path = false;
         other
     }
 
     /// Starts a path at a vertex, or ends the started path there.
     pub fn with_path_at(&self, key: &str) -> Self {
-        match &self.options.trail {
-            Some(TrailOptions::From(from)) if from != key => {
-                self.marked(Some(TrailOptions::Between(from.clone(), key.to_owned())))
+        match &self.options.marked_path {
+            Some(PathOptions::From(from)) if from != key => {
+                self.marked(Some(PathOptions::Between(from.clone(), key.to_owned())))
             }
-            _ => self.marked(Some(TrailOptions::From(key.to_owned()))),
+            _ => self.marked(Some(PathOptions::From(key.to_owned()))),
         }
     }
 
     /// Shows only the highlighted part, or everything.
     pub fn with_only_highlighted(&self, only: bool) -> Self {
         let mut other = self.clone();
-        other.options.only_trail = only;
+        other.options.only_path = only;
         other
     }
 
@@ -198,10 +198,10 @@ impl Address {
     }
 
     /// Limits the view to one vertex and its dependencies or dependents.
-    pub fn focused(&self, key: &str, way: GraphDirection) -> Self {
+    pub fn focused(&self, key: &str, direction: GraphDirection) -> Self {
         let mut other = self.at(key);
         other.options.focus = Some(key.to_owned());
-        other.options.direction = way;
+        other.options.direction = direction;
         other
     }
 
@@ -226,13 +226,13 @@ fn build(path: &str, query: Vec<String>) -> String {
     if query.is_empty() { path.to_owned() } else { format!("{path}?{}", query.join("&")) }
 }
 
-fn trail(query: &ParamsMap) -> Option<TrailOptions> {
+fn marked_path(query: &ParamsMap) -> Option<PathOptions> {
     let key = |name: &str| query.get(name).filter(|key| !key.is_empty());
     match (query.get("longest").as_deref(), key("from"), key("to")) {
-        (Some("count"), _, _) => Some(TrailOptions::Longest(Length::Count)),
-        (Some("time"), _, _) => Some(TrailOptions::Longest(Length::Time)),
-        (_, Some(from), Some(to)) => Some(TrailOptions::Between(from, to)),
-        (_, Some(from), None) => Some(TrailOptions::From(from)),
+        (Some("count"), _, _) => Some(PathOptions::Longest(Length::Count)),
+        (Some("time"), _, _) => Some(PathOptions::Longest(Length::Time)),
+        (_, Some(from), Some(to)) => Some(PathOptions::Between(from, to)),
+        (_, Some(from), None) => Some(PathOptions::From(from)),
         _ => None,
     }
 }
@@ -288,15 +288,15 @@ mod tests {
         assert_eq!(begun.with_path_at("web:dns"), begun, "a path has two ends");
         let whole =
             begun.with_path_at("web:app").with_only_highlighted(true).with_color(ColorBy::Wave);
-        assert_eq!(whole.link(), "/graph/web?from=web%3Adns&to=web%3Aapp&only=trail&color=wave");
+        assert_eq!(whole.link(), "/graph/web?from=web%3Adns&to=web%3Aapp&only=path&color=wave");
         assert_eq!(
-            whole.with_path_at("web:run").options.trail,
-            Some(TrailOptions::From("web:run".into())),
+            whole.with_path_at("web:run").options.marked_path,
+            Some(PathOptions::From("web:run".into())),
             "a third end starts a new path"
         );
         let near = first.focused("web:app", GraphDirection::Down).with_max_distance(Some(2));
         let longest =
-            first.marked(Some(TrailOptions::Longest(Length::Time))).with_color(ColorBy::Owner);
+            first.marked(Some(PathOptions::Longest(Length::Time))).with_color(ColorBy::Owner);
         for address in [first, begun, whole, near, longest] {
             assert_eq!(read(&address.link()), address);
         }

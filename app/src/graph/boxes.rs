@@ -16,7 +16,7 @@ use leptos::prelude::*;
 
 use super::address::Address;
 use super::colors::Scale;
-use super::picture::{Detail, Viewport};
+use super::viewport::{Detail, Viewport};
 use super::{GraphState, MEASURES, named, state_style, worst_state};
 
 /// Maximum number of characters of a name in a box.
@@ -56,7 +56,7 @@ impl Marks {
         match &*self.found.read() {
             Some(found) if found.contains(&index) => "found",
             Some(_) => "dim",
-            None if vertex.on_trail > 0 => "trail",
+            None if vertex.on_path > 0 => "on-path",
             None => "",
         }
     }
@@ -77,7 +77,7 @@ pub(super) fn Boxes(shown: GraphState, viewport: Viewport) -> impl IntoView {
     };
     let in_hand = move || {
         (viewport.detail.get() == Detail::Far).then(|| {
-            let places = [marks.at.get(), marks.first.get(), shown.held.get()];
+            let places = [marks.at.get(), marks.first.get(), shown.selected_box.get()];
             let places: BTreeSet<usize> = places.into_iter().flatten().collect();
             whole(shown, marks, &places.into_iter().collect::<Vec<_>>())
         })
@@ -148,9 +148,17 @@ fn one(
             data-vertex=index.to_string()
             data-state=color
         >
-            <rect class="shape" width=MEASURES.width.to_string() height=MEASURES.height.to_string() rx="6"></rect>
+            <rect
+                class="shape"
+                width=MEASURES.width.to_string()
+                height=MEASURES.height.to_string()
+                rx="6"
+            ></rect>
             <text class="name" x="12" y="23">{title}</text>
-            {members(vertex).map(|members| view! { " " <text class="members" x=(MEASURES.width - 12.0).to_string() y="23">{members}</text> })}
+            {members(vertex).map(|members| view! {
+                " "
+                <text class="members" x=(MEASURES.width - 12.0).to_string() y="23">{members}</text>
+            })}
             {bars(vertex, scale)}
             " "
             <text class="message" x="12" y="52">{message}</text>
@@ -161,8 +169,8 @@ fn one(
 }
 
 /// The title of a box. A single noderole shows its node first, because its neighbors mostly have
-/// the same role. In the graph of the cluster, a role shows its deployment: several deployments have
-/// the same role.
+/// the same role. In the graph of the cluster, a role shows its deployment: several deployments
+/// have the same role.
 pub(super) fn box_title(vertex: &GraphVertex, with_owner: bool) -> String {
     match &vertex.noderole {
         Some(one) => format!("{} · {}", one.short, vertex.role),
@@ -180,17 +188,17 @@ pub(super) fn members(vertex: &GraphVertex) -> Option<String> {
 fn accessible_name(vertex: &GraphVertex, title: &str, text: &str) -> String {
     let shown = [Some(title.to_owned()), members(vertex), Some(text.to_owned())];
     let shown = shown.into_iter().flatten().collect::<Vec<_>>().join(" ");
-    let trail = on_trail(vertex).map(|words| format!(", {words}")).unwrap_or_default();
+    let marked_path = on_path(vertex).map(|words| format!(", {words}")).unwrap_or_default();
     let whole = format!("{}, {}", named(vertex), super::state_text(vertex));
     match shown.contains('…') {
-        true => format!("{shown}, in {}{trail}: {whole}", vertex.deployment),
-        false => format!("{shown}, in {}{trail}", vertex.deployment),
+        true => format!("{shown}, in {}{marked_path}: {whole}", vertex.deployment),
+        false => format!("{shown}, in {}{marked_path}", vertex.deployment),
     }
 }
 
 /// How much of a vertex is highlighted, in words.
-pub(super) fn on_trail(vertex: &GraphVertex) -> Option<String> {
-    match (vertex.on_trail, vertex.members) {
+pub(super) fn on_path(vertex: &GraphVertex) -> Option<String> {
+    match (vertex.on_path, vertex.members) {
         (0, _) => None,
         (n, all) if n == all => Some("on the path".into()),
         (n, all) => Some(format!("{n} of {all} on the path")),
@@ -219,7 +227,17 @@ pub(super) fn bar(parts: &[(&'static str, usize)]) -> Vec<(&'static str, f64, f6
 
 fn bars(vertex: &GraphVertex, scale: &Scale) -> impl IntoView + use<> {
     let part = |(tone, x, width): (&'static str, f64, f64)| {
-        view! { <rect class="part" data-state=tone x=x.to_string() y="31" width=width.to_string() height="7" rx="2"></rect> }
+        view! {
+            <rect
+                class="part"
+                data-state=tone
+                x=x.to_string()
+                y="31"
+                width=width.to_string()
+                height="7"
+                rx="2"
+            ></rect>
+        }
     };
     bar(&scale.parts(vertex)).into_iter().map(part).collect_view()
 }

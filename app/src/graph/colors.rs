@@ -30,22 +30,22 @@ pub(crate) struct Scale {
     color: ColorBy,
     waves: u32,
     owners: Vec<String>,
-    looks: BTreeMap<Appearance, usize>,
+    appearances: BTreeMap<Appearance, usize>,
 }
 
 impl Scale {
     pub(crate) fn of(view: &GraphView, color: ColorBy) -> Self {
         let owners: BTreeSet<&str> =
             view.vertices.iter().map(|vertex| vertex.deployment.as_str()).collect();
-        let mut looks: BTreeMap<Appearance, usize> = BTreeMap::new();
+        let mut appearances: BTreeMap<Appearance, usize> = BTreeMap::new();
         for part in view.vertices.iter().flat_map(|vertex| &vertex.appearances) {
-            *looks.entry(part.appearance).or_default() += part.count;
+            *appearances.entry(part.appearance).or_default() += part.count;
         }
         Self {
             color,
             waves: view.waves,
             owners: owners.into_iter().map(str::to_owned).collect(),
-            looks,
+            appearances,
         }
     }
 
@@ -68,7 +68,9 @@ impl Scale {
     /// most.
     pub(crate) fn tone(&self, vertex: &GraphVertex) -> &'static str {
         match self.color {
-            ColorBy::State => worst_state(vertex).map_or("", |look| state_style(look).0),
+            ColorBy::State => {
+                worst_state(vertex).map_or("", |appearance| state_style(appearance).0)
+            }
             ColorBy::Wave | ColorBy::Owner => {
                 self.parts(vertex).first().map_or("", |(tone, _)| *tone)
             }
@@ -88,7 +90,11 @@ impl Scale {
 
     pub(crate) fn legend(&self) -> Vec<Entry> {
         match self.color {
-            ColorBy::State => self.looks.iter().map(|(look, count)| state(*look, *count)).collect(),
+            ColorBy::State => self
+                .appearances
+                .iter()
+                .map(|(appearance, count)| state(*appearance, *count))
+                .collect(),
             ColorBy::Wave => self.ranges(),
             ColorBy::Owner => self.names(),
         }
@@ -135,8 +141,8 @@ impl Scale {
     }
 }
 
-fn state(look: Appearance, count: usize) -> Entry {
-    let (tone, shape, word) = state_style(look);
+fn state(appearance: Appearance, count: usize) -> Entry {
+    let (tone, shape, word) = state_style(appearance);
     Entry { tone, shape, words: format!("{count} {word}") }
 }
 
@@ -174,7 +180,7 @@ pub(crate) mod tests {
                 AppearanceCount { appearance: Appearance::Added, count: 1 },
             ],
             waves: Some(WaveRange { first: at as u32 + 1, last: at as u32 + 1 }),
-            on_trail: 0,
+            on_path: 0,
         };
         GraphView {
             deployment: Some(deployment("web")),
@@ -186,7 +192,7 @@ pub(crate) mod tests {
             total_edges: 0,
             waves: owners.len() as u32,
             cut: None,
-            trail: None,
+            marked_path: None,
             cursor: 0,
         }
     }
@@ -208,7 +214,10 @@ pub(crate) mod tests {
                 let scale = Scale::of(&view, color);
                 let known: BTreeSet<&str> = scale.legend().iter().map(|entry| entry.tone).collect();
                 for (tone, _) in view.vertices.iter().flat_map(|vertex| scale.parts(vertex)) {
-                    assert!(known.contains(tone), "{color:?} {tone} of {owners:?}");
+                    assert!(
+                        known.contains(tone),
+                        "the legend lacks {color:?} {tone} of {owners:?}"
+                    );
                 }
             }
         }

@@ -12,7 +12,7 @@ use engine::cluster::EdgeKind;
 use leptos::prelude::*;
 
 use super::layout::Layout;
-use super::picture::{Detail, Viewport};
+use super::viewport::{Detail, Viewport};
 use super::{GraphState, rewired};
 
 /// A line with its arrows, as path data.
@@ -49,7 +49,7 @@ impl EdgePath {
 pub(super) fn Edges(shown: GraphState, viewport: Viewport) -> impl IntoView {
     let marked = Memo::new(move |_| {
         let marks: Vec<bool> =
-            shown.view.read().edges.iter().map(|edge| edge.on_trail > 0).collect();
+            shown.view.read().edges.iter().map(|edge| edge.on_path > 0).collect();
         marks.contains(&true).then_some(marks)
     });
     let classes = Memo::new(move |_| {
@@ -80,15 +80,17 @@ pub(super) fn Edges(shown: GraphState, viewport: Viewport) -> impl IntoView {
                 drawn.add(edge_path(&layout, edge), detail);
             }
             (!drawn.line.is_empty()).then(|| {
-                view! { <path class="line" d=drawn.line></path> <path class="head" d=drawn.heads></path> }
+                view! {
+                    <path class="line" d=drawn.line></path> <path class="head" d=drawn.heads></path>
+                }
             })
         }
     };
     let is_marked = Memo::new(move |_| marked.read().is_some());
-    let trail = move || {
+    let marked_path = move || {
         is_marked.get().then(|| {
             view! {
-                <g class="edge trail">
+                <g class="edge on-path">
                     <For each=move || viewport.strands() key=|key| *key children=marked_strand/>
                 </g>
             }
@@ -98,7 +100,7 @@ pub(super) fn Edges(shown: GraphState, viewport: Viewport) -> impl IntoView {
         <g aria-hidden="true">
             <For each=move || viewport.strands() key=|key| *key children=strand/>
             {move || selected_edges(shown, viewport.detail.get())}
-            {move || trail()}
+            {move || marked_path()}
         </g>
     }
     .into_any()
@@ -112,11 +114,11 @@ fn edge_path(layout: &Layout, edge: usize) -> &[(f64, f64)] {
 /// precedence over its kind.
 fn classes(edge: &GraphEdge) -> (&'static str, &'static str) {
     match (rewired(edge).map(|(class, _)| class), edge.kind) {
-        (Some("gone"), _) => ("edge gone", "edge gone here"),
-        (Some("added"), _) => ("edge added", "edge added here"),
-        (Some(_), _) => ("edge changed", "edge changed here"),
-        (None, EdgeKind::Hard) => ("edge", "edge here"),
-        (None, EdgeKind::OrderOnly | EdgeKind::Soft) => ("edge soft", "edge here"),
+        (Some("removed"), _) => ("edge removed", "edge removed current"),
+        (Some("added"), _) => ("edge added", "edge added current"),
+        (Some(_), _) => ("edge changed", "edge changed current"),
+        (None, EdgeKind::Hard) => ("edge", "edge current"),
+        (None, EdgeKind::OrderOnly | EdgeKind::Soft) => ("edge soft", "edge current"),
     }
 }
 

@@ -55,9 +55,11 @@ pub fn svg(view: &GraphView, color: ColorBy) -> String {
     // Writing to a string cannot fail.
     let _ = write!(
         out,
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-         viewBox=\"0 0 {width} {height}\" font-family=\"Inter, system-ui, sans-serif\" font-size=\"13\" fill=\"{TEXT}\">\n\
-         <title>Graph of {name}</title>\n<rect width=\"{width}\" height=\"{height}\" fill=\"#f6f7f9\"/>\n\
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" \
+         width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
+         font-family=\"Inter, system-ui, sans-serif\" font-size=\"13\" fill=\"{TEXT}\">\n\
+         <title>Graph of {name}</title>\n<rect width=\"{width}\" height=\"{height}\" \
+         fill=\"#f6f7f9\"/>\n\
          <text x=\"20\" y=\"26\" font-size=\"16\" font-weight=\"600\">{heading}</text>\n{legend}<g transform=\"translate(0 {HEADER_HEIGHT})\">\n",
         name = escaped(view.name()),
         heading = escaped(&heading(view)),
@@ -74,10 +76,13 @@ pub fn svg(view: &GraphView, color: ColorBy) -> String {
 }
 
 fn heading(view: &GraphView) -> String {
-    let trail =
-        view.trail.as_ref().map(|trail| format!(" · {}", trail.summary)).unwrap_or_default();
+    let marked_path = view
+        .marked_path
+        .as_ref()
+        .map(|marked_path| format!(" · {}", marked_path.summary))
+        .unwrap_or_default();
     format!(
-        "{}: {}, {}{trail}",
+        "{}: {}, {}{marked_path}",
         view.name(),
         many(view.noderoles, "noderole"),
         many(view.total_edges, "edge")
@@ -91,7 +96,8 @@ fn legend(scale: &Scale, view: &GraphView) -> (String, f64) {
     for entry in scale.legend() {
         let _ = writeln!(
             out,
-            "<rect x=\"{x}\" y=\"41\" width=\"12\" height=\"12\" rx=\"2\" fill=\"{}\"/><text x=\"{}\" y=\"51\" fill=\"{MUTED}\">{}</text>",
+            "<rect x=\"{x}\" y=\"41\" width=\"12\" height=\"12\" rx=\"2\" fill=\"{}\"/><text \
+             x=\"{}\" y=\"51\" fill=\"{MUTED}\">{}</text>",
             ink(entry.tone),
             x + 18.0,
             escaped(&entry.words),
@@ -102,7 +108,8 @@ fn legend(scale: &Scale, view: &GraphView) -> (String, f64) {
         let (color, dashes) = drawn(class);
         let _ = writeln!(
             out,
-            "<path d=\"M{x} 47h24\" stroke=\"{color}\" stroke-width=\"2\"{dashes}/><text x=\"{}\" y=\"51\" fill=\"{MUTED}\">{words}</text>",
+            "<path d=\"M{x} 47h24\" stroke=\"{color}\" stroke-width=\"2\"{dashes}/><text x=\"{}\" \
+             y=\"51\" fill=\"{MUTED}\">{words}</text>",
             x + 30.0,
         );
         x += 30.0 + words.chars().count() as f64 * CHAR_WIDTH + 16.0;
@@ -118,13 +125,14 @@ fn wire(out: &mut String, edge: &GraphEdge, path: &[(f64, f64)]) {
             let (color, dashes) = drawn(class);
             (color, "2", dashes)
         }
-        None if edge.on_trail > 0 => (TEXT, "3", soft),
+        None if edge.on_path > 0 => (TEXT, "3", soft),
         None => (LINE, "1.5", soft),
     };
     let title = changed.map(|(_, words)| format!("<title>{words}</title>")).unwrap_or_default();
     let _ = writeln!(
         out,
-        "<path d=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"{width}\"{dashes}>{title}</path><path d=\"{}\" fill=\"{color}\"/>",
+        "<path d=\"{}\" fill=\"none\" stroke=\"{color}\" \
+         stroke-width=\"{width}\"{dashes}>{title}</path><path d=\"{}\" fill=\"{color}\"/>",
         curve(path),
         arrow(path),
     );
@@ -133,7 +141,7 @@ fn wire(out: &mut String, edge: &GraphEdge, path: &[(f64, f64)]) {
 /// Color and dash pattern of an edge that a change adds, removes or retypes.
 fn drawn(class: &str) -> (&'static str, &'static str) {
     match class {
-        "gone" => (ink("error"), " stroke-dasharray=\"2 5\""),
+        "removed" => (ink("error"), " stroke-dasharray=\"2 5\""),
         "added" => (ink("proposed"), ""),
         _ => (ink("warn"), " stroke-dasharray=\"10 3\""),
     }
@@ -148,15 +156,17 @@ fn boxed(
 ) {
     let (x, y) = layout.places.get(at).copied().unwrap_or_default();
     let (width, height) = (MEASURES.width, MEASURES.height);
-    let (frame, thick) = match worst_state(vertex).map(|look| super::state_style(look).0) {
-        _ if vertex.on_trail > 0 => (TEXT, "3"),
-        Some(tone @ ("error" | "proposed" | "warn")) => (ink(tone), "1.5"),
-        _ => (FRAME, "1"),
-    };
+    let (frame, thick) =
+        match worst_state(vertex).map(|appearance| super::state_style(appearance).0) {
+            _ if vertex.on_path > 0 => (TEXT, "3"),
+            Some(tone @ ("error" | "proposed" | "warn")) => (ink(tone), "1.5"),
+            _ => (FRAME, "1"),
+        };
     let text = scale.box_text(vertex);
     let _ = write!(
         out,
-        "<g transform=\"translate({x} {y})\"><title>{}</title><rect width=\"{width}\" height=\"{height}\" rx=\"6\" fill=\"{SURFACE}\" \
+        "<g transform=\"translate({x} {y})\"><title>{}</title><rect width=\"{width}\" \
+         height=\"{height}\" rx=\"6\" fill=\"{SURFACE}\" \
          stroke=\"{frame}\" stroke-width=\"{thick}\"/><text x=\"12\" y=\"23\" font-weight=\"600\">{}</text>",
         escaped(&format!("{} in {}: {text}", super::named(vertex), vertex.deployment)),
         escaped(&short(&box_title(vertex, with_owner))),
@@ -217,7 +227,7 @@ mod tests {
         ]) {
             assert!(
                 tokens.contains(&format!("--{name}: light-dark({ink},")),
-                "{name} is not {ink} in the style sheet"
+                "the style sheet does not define {name} as {ink}"
             );
         }
     }
@@ -230,7 +240,7 @@ mod tests {
             to: 1,
             count: 2,
             kind: EdgeKind::Soft,
-            on_trail: 1,
+            on_path: 1,
             added: 0,
             removed: 0,
         }];
@@ -242,10 +252,10 @@ mod tests {
             "stroke-dasharray",
             "stroke-width=\"3\"",
         ] {
-            assert!(file.contains(part), "{part} in {file}");
+            assert!(file.contains(part), "{part} is missing in {file}");
         }
         for part in ["<style", "style=", "<script", "href", "class="] {
-            assert!(!file.contains(part), "{part} in {file}");
+            assert!(!file.contains(part), "{part} must not be in {file}");
         }
         assert_eq!(file.matches("<g ").count(), file.matches("</g>").count());
     }
@@ -258,7 +268,7 @@ mod tests {
             to,
             count,
             kind: EdgeKind::Hard,
-            on_trail: 0,
+            on_path: 0,
             added,
             removed: gone,
         };
@@ -267,7 +277,7 @@ mod tests {
         for part in
             ["<title>removed</title>", "<title>new</title>", ">removed edge<", ">new edge<", "2 5"]
         {
-            assert!(file.contains(part), "{part} in {file}");
+            assert!(file.contains(part), "{part} is missing in {file}");
         }
         view.edges[1].removed = 3;
         assert!(svg(&view, ColorBy::State).contains("<title>2 new, 3 removed</title>"));

@@ -421,7 +421,7 @@ mod tests {
                 let (x, y) = layout.places[a];
                 assert!(
                     x >= 0.0 && y >= 0.0 && x + 100.0 <= layout.width && y + 40.0 <= layout.height,
-                    "{a} is inside"
+                    "{a} is outside of the picture"
                 );
                 for b in 0..a {
                     let (ox, oy) = layout.places[b];
@@ -500,13 +500,13 @@ mod tests {
                 assert_eq!(
                     was.layers[*a],
                     is.layers[moved(*a)],
-                    "seed {seed}: {a} has another layer"
+                    "seed {seed}: the layer of {a} changed"
                 );
                 for b in others.iter().filter(|b| was.layers[**b] == was.layers[*a] && **b != *a) {
                     watched += 1;
                     let before = was.places[*a].1 < was.places[*b].1;
                     let now = is.places[moved(*a)].1 < is.places[moved(*b)].1;
-                    assert_eq!(before, now, "seed {seed}: {a} and {b} changed places");
+                    assert_eq!(before, now, "seed {seed}: the order of {a} and {b} changed");
                 }
             }
         }
@@ -555,7 +555,7 @@ mod tests {
         let layout = lay_out(4, &[(0, 3), (1, 2)], MEASURES);
         assert!(layout.places[0].1 < layout.places[1].1);
         assert!(layout.places[3].1 < layout.places[2].1);
-        assert_eq!(layout.places[0].1, layout.places[3].1, "each end is next to its start");
+        assert_eq!(layout.places[0].1, layout.places[3].1, "each end is in the row of its start");
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub(super) fn Minimap(
             let (x, y) = (x.max(0.0), y.max(0.0));
             view! {
                 <rect
-                    class="seen"
+                    class="viewport"
                     x=x.to_string()
                     y=y.to_string()
                     width=w.min(width - x).max(1.0).to_string()
@@ -90,7 +90,9 @@ pub(super) fn Minimap(
                 preserveAspectRatio="none"
                 on:pointerdown=move |event| {
                     event.prevent_default();
-                    if let Some(element) = event.current_target().and_then(|t| t.dyn_into::<web_sys::Element>().ok()) {
+                    if let Some(element) = event
+                        .current_target()
+                        .and_then(|t| t.dyn_into::<web_sys::Element>().ok()) {
                         let _ = element.set_pointer_capture(event.pointer_id());
                     }
                     go(&event);

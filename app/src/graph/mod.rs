@@ -24,13 +24,14 @@ mod minimap;
 mod picture;
 mod table;
 mod tools;
+mod viewport;
 mod visible_pieces;
 
 use std::collections::BTreeSet;
 
 use api::runs::StepState;
 use api::views::graph::{
-    Appearance, GraphDirection, GraphEdge, GraphTrail, GraphVertex, GraphView, TrailOptions,
+    Appearance, GraphDirection, GraphEdge, GraphPath, GraphVertex, GraphView, PathOptions,
 };
 use engine::counting::many;
 use leptos::html;
@@ -50,8 +51,8 @@ pub(crate) const MEASURES: layout::Dimensions =
     layout::Dimensions { width: 188.0, height: 62.0, layer_gap: 76.0, between: 18.0, margin: 20.0 };
 
 /// The color, shape and word of a vertex's state.
-pub(crate) fn state_style(look: Appearance) -> (&'static str, Icon, &'static str) {
-    match look {
+pub(crate) fn state_style(appearance: Appearance) -> (&'static str, Icon, &'static str) {
+    match appearance {
         Appearance::State(state) => (state.as_str(), shape(state), lower(state)),
         Appearance::Added => ("proposed", Icon::Proposed, "added"),
         Appearance::Removed => ("error", Icon::Delete, "removed"),
@@ -67,7 +68,7 @@ fn lower(state: StepState) -> &'static str {
 
 /// The state of a vertex that needs attention most.
 pub(crate) fn worst_state(vertex: &GraphVertex) -> Option<Appearance> {
-    let weight = |look: &Appearance| match look {
+    let weight = |appearance: &Appearance| match appearance {
         Appearance::State(StepState::Error) | Appearance::Removed => 0,
         Appearance::Added | Appearance::Changed => 1,
         Appearance::State(StepState::Transition) => 2,
@@ -83,7 +84,7 @@ pub(crate) fn worst_state(vertex: &GraphVertex) -> Option<Appearance> {
 
 /// `3 noderoles: 2 active, 1 error`. A single noderole: its state.
 pub(crate) fn state_text(vertex: &GraphVertex) -> String {
-    let looks = vertex
+    let text = vertex
         .appearances
         .iter()
         .map(|part| format!("{} {}", part.count, state_style(part.appearance).2))
@@ -92,7 +93,7 @@ pub(crate) fn state_text(vertex: &GraphVertex) -> String {
     match (&vertex.noderole, vertex.appearances.first()) {
         (Some(_), Some(part)) => state_style(part.appearance).2.to_owned(),
         (Some(_), None) => String::new(),
-        (None, _) => looks,
+        (None, _) => text,
     }
 }
 
@@ -108,7 +109,7 @@ pub(crate) fn named(vertex: &GraphVertex) -> String {
 pub(crate) fn rewired(edge: &GraphEdge) -> Option<(&'static str, String)> {
     match (edge.count, edge.added, edge.removed) {
         (_, 0, 0) => None,
-        (0, _, _) => Some(("gone", "removed".into())),
+        (0, _, _) => Some(("removed", "removed".into())),
         (count, added, 0) if added == count => Some(("added", "new".into())),
         (_, added, 0) => Some(("changed", format!("{added} new"))),
         (_, 0, gone) => Some(("changed", format!("{gone} removed"))),
@@ -120,7 +121,8 @@ pub(crate) fn rewired(edge: &GraphEdge) -> Option<(&'static str, String)> {
 pub(crate) fn changes(view: &GraphView) -> Vec<(&'static str, &'static str)> {
     let classes: BTreeSet<&str> =
         view.edges.iter().filter_map(|edge| Some(rewired(edge)?.0)).collect();
-    let all = [("added", "new edge"), ("gone", "removed edge"), ("changed", "some edges change")];
+    let all =
+        [("added", "new edge"), ("removed", "removed edge"), ("changed", "some edges change")];
     all.into_iter().filter(|(class, _)| classes.contains(class)).collect()
 }
 
@@ -137,7 +139,7 @@ pub(crate) struct GraphState {
     /// The visible part of the picture with a margin, rounded to coarse steps.
     pub window: RwSignal<visible_pieces::Rect>,
     /// The box that the keyboard moved to.
-    pub held: RwSignal<Option<usize>>,
+    pub selected_box: RwSignal<Option<usize>>,
     pub room: NodeRef<html::Div>,
 }
 
@@ -214,7 +216,7 @@ pub fn Graph(feed: Feed<GraphView>, address: Memo<Address>) -> impl IntoView {
             right: 2_000.0,
             bottom: 1_400.0,
         }),
-        held: RwSignal::new(None),
+        selected_box: RwSignal::new(None),
         room: NodeRef::new(),
     };
     let request = Memo::new(move |_| address.read().options.clone());
@@ -227,20 +229,22 @@ pub fn Graph(feed: Feed<GraphView>, address: Memo<Address>) -> impl IntoView {
     });
     let is_table = Memo::new(move |_| address.read().table);
     let is_empty = Memo::new(move |_| view.read().vertices.is_empty());
-    let body = move || {
-        match (is_empty.get(), is_table.get()) {
-        (true, _) => {
-            view! { <p class="inside muted">"No noderoles yet. Bind a role to a node on the board."</p> }
-                .into_any()
+    let body = move || match (is_empty.get(), is_table.get()) {
+        (true, _) => view! {
+            <p class="padded muted">"No noderoles yet. Bind a role to a node on the board."</p>
         }
+        .into_any(),
         (false, true) => view! { <table::Table shown/> }.into_any(),
         (false, false) => view! { <picture::Picture shown/> }.into_any(),
-    }
     };
     let cut = move || {
-        view.read().cut.clone().map(
-            |cut| view! { <div class="notice" data-state="warn" role="status">{icon(Icon::Warn)} <p>{cut}</p></div> },
-        )
+        view.read().cut.clone().map(|cut| {
+            view! {
+                <div class="notice" data-state="warn" role="status">
+                    {icon(Icon::Warn)} <p>{cut}</p>
+                </div>
+            }
+        })
     };
     view! {
         <ProblemNotice problem=feed.problem() retry=feed.retry()/>
@@ -261,13 +265,20 @@ pub fn Graph(feed: Feed<GraphView>, address: Memo<Address>) -> impl IntoView {
 fn About(shown: GraphState) -> impl IntoView {
     let body = move || {
         let Some(at) = shown.at() else {
-            let way = shown.view.read().trail.clone().filter(|trail| !trail.path.is_empty());
-            return match way {
-                Some(trail) => path_view(&trail).into_any(),
+            let marked_path = shown
+                .view
+                .read()
+                .marked_path
+                .clone()
+                .filter(|marked_path| !marked_path.path.is_empty());
+            return match marked_path {
+                Some(marked_path) => path_view(&marked_path).into_any(),
                 None => view! {
-                    <p class="inside muted">
-                        "Choose a box with the pointer or the arrow keys. " <kbd>"Enter"</kbd> " shows its details, " <kbd>"U"</kbd>
-                        " unfolds it, " <kbd>"F"</kbd> " shows only its dependencies and dependents, " <kbd>"P"</kbd>
+                    <p class="padded muted">
+                        "Choose a box with the pointer or the arrow \
+                         keys. " <kbd>"Enter"</kbd> " shows its details, " <kbd>"U"</kbd>
+                        " unfolds it, " <kbd>"F"</kbd> " shows only its dependencies and \
+                            dependents, " <kbd>"P"</kbd>
                         " starts a path, or ends it at another box."
                     </p>
                 }
@@ -277,9 +288,11 @@ fn About(shown: GraphState) -> impl IntoView {
         let view = shown.view.read();
         let vertex = view.vertices[at].clone();
         let address = shown.address.get();
-        let looks = vertex.appearances.iter().map(|part| {
+        let states = vertex.appearances.iter().map(|part| {
             let (color, shape, word) = state_style(part.appearance);
-            view! { <span class="pill" data-state=color>{icon(shape)} {part.count} " " {word}</span> }
+            view! {
+                <span class="pill" data-state=color>{icon(shape)} {part.count} " " {word}</span>
+            }
         });
         let near = |ids: Vec<(usize, &GraphEdge)>, title: &'static str, none: &'static str| {
             let links = ids.iter().map(|(other, edge)| {
@@ -299,7 +312,7 @@ fn About(shown: GraphState) -> impl IntoView {
                 }
             });
             let links = links.collect_view();
-            let nothing = ids.is_empty().then(|| view! { <p class="muted inside">{none}</p> });
+            let nothing = ids.is_empty().then(|| view! { <p class="muted padded">{none}</p> });
             view! { <h3 class="sub">{title}</h3> {nothing} <ul class="link-list">{links}</ul> }
         };
         let parents =
@@ -311,32 +324,66 @@ fn About(shown: GraphState) -> impl IntoView {
             false => format!("Unfold its {}", many(vertex.members, "noderole")),
         };
         let is_node = vertex.noderole.as_ref().map(|one| one.fqdn.clone()).map(|fqdn| {
-            let word = if address.options.nodes.contains(&fqdn) { "Fold this node" } else { "Show everything on this node" };
-            view! { <a class="button small" href=address.toggled_node(&fqdn).link() data-noscroll>{word}</a> }
+            let word = if address.options.nodes.contains(&fqdn) {
+                "Fold this node"
+            } else {
+                "Show \
+                everything on this node"
+            };
+            view! {
+                <a class="button small" href=address.toggled_node(&fqdn).link() data-noscroll>
+                    {word}
+                </a>
+            }
         });
-        let path = match &address.options.trail {
-            Some(TrailOptions::From(from)) if *from != vertex.key => {
+        let path = match &address.options.marked_path {
+            Some(PathOptions::From(from)) if *from != vertex.key => {
                 format!("Show path from {} to here", shown.called(from))
             }
             _ => "Start path here".to_owned(),
         };
-        let started = address.options.trail == Some(TrailOptions::From(vertex.key.clone()));
+        let started = address.options.marked_path == Some(PathOptions::From(vertex.key.clone()));
         let path = (!started).then(|| {
-            view! { <a class="button small" href=address.with_path_at(&vertex.key).link() data-noscroll>{path}</a> }
+            view! {
+                <a class="button small" href=address.with_path_at(&vertex.key).link() data-noscroll>
+                    {path}
+                </a>
+            }
         });
         let waves = vertex.waves.is_some().then(|| format!(", {}", colors::wave(&vertex)));
-        let trail = boxes::on_trail(&vertex).map(|words| view! { <p class="muted">{words}</p> });
+        let marked_path =
+            boxes::on_path(&vertex).map(|words| view! { <p class="muted">{words}</p> });
         let page = vertex.noderole.as_ref().filter(|one| one.has_page).map(|one| {
-            view! { <a class="button small" href=addresses::noderole(one.id)>{icon(Icon::Wide)} "Open noderole"</a> }
+            view! {
+                <a class="button small" href=addresses::noderole(one.id)>
+                    {icon(Icon::Wide)} "Open noderole"
+                </a>
+            }
         });
         view! {
-            <div class="inside">
-                <div class="buttons">{looks.collect_view()}</div>
-                <p class="muted">"in " <a href=addresses::deployment(&vertex.deployment)>{vertex.deployment.to_string()}</a> {waves}</p>
-                {trail}
+            <div class="padded">
+                <div class="buttons">{states.collect_view()}</div>
+                <p class="muted">
+                    "in "
+                    <a href=addresses::deployment(&vertex.deployment)>
+                        {vertex.deployment.to_string()}
+                    </a>
+                    {waves}
+                </p>
+                {marked_path}
                 <div class="buttons">
-                    <a class="button small" href=address.focused(&vertex.key, GraphDirection::Both).link() data-noscroll>"Show only dependencies and dependents"</a>
-                    <a class="button small" href=address.toggled_role(&vertex.role).link() data-noscroll>{fold}</a>
+                    <a
+                        class="button small"
+                        href=address.focused(&vertex.key, GraphDirection::Both).link() data-noscroll
+                    >
+                        "Show only dependencies and dependents"
+                    </a>
+                    <a
+                        class="button small"
+                        href=address.toggled_role(&vertex.role).link() data-noscroll
+                    >
+                        {fold}
+                    </a>
                     {is_node}
                     {path}
                     {page}
@@ -349,7 +396,13 @@ fn About(shown: GraphState) -> impl IntoView {
     };
     let title = move || match shown.at() {
         Some(at) => named(&shown.view.read().vertices[at]),
-        None if shown.view.read().trail.as_ref().is_some_and(|trail| !trail.path.is_empty()) => {
+        None if shown
+            .view
+            .read()
+            .marked_path
+            .as_ref()
+            .is_some_and(|marked_path| !marked_path.path.is_empty()) =>
+        {
             "Longest path".into()
         }
         None => "No box selected".into(),
@@ -364,7 +417,7 @@ fn About(shown: GraphState) -> impl IntoView {
 }
 
 /// The noderoles of a path, from the first.
-fn path_view(trail: &GraphTrail) -> impl IntoView + use<> {
+fn path_view(marked_path: &GraphPath) -> impl IntoView + use<> {
     let point = |point: &api::views::graph::GraphWaypoint| {
         let took = point.duration_ms.map(|took| format!("{:.1} s", took as f64 / 1_000.0));
         view! {
@@ -376,9 +429,9 @@ fn path_view(trail: &GraphTrail) -> impl IntoView + use<> {
             </li>
         }
     };
-    let more = trail.noderoles - trail.path.len();
+    let more = marked_path.noderoles - marked_path.path.len();
     view! {
-        <ol class="link-list path-list">{trail.path.iter().map(point).collect_view()}</ol>
-        {(more > 0).then(|| view! { <p class="inside muted">"and " {more} " more"</p> })}
+        <ol class="link-list path-list">{marked_path.path.iter().map(point).collect_view()}</ol>
+        {(more > 0).then(|| view! { <p class="padded muted">"and " {more} " more"</p> })}
     }
 }

@@ -1,8 +1,8 @@
 //! The picture: boxes and edges as SVG in a scrollable window.
 //!
 //! The browser scrolls natively, so wheel, touch and keys work as everywhere. The content follows
-//! the window piece by piece, in coarse steps ([`super::visible_pieces`]). The picture has one listener for
-//! clicks and keys instead of one per box.
+//! the window piece by piece, in coarse steps ([`super::visible_pieces`]). The picture has one
+//! listener for clicks and keys instead of one per box.
 //!
 //! It opens fitted to its window. If labels would be too small to read, it opens at the boxes that
 //! need attention instead, and the minimap shows the rest.
@@ -19,7 +19,8 @@ use super::boxes::Boxes;
 use super::edges::Edges;
 use super::layout::{Layout, Neighbors, neighbors};
 use super::minimap::Minimap;
-use super::visible_pieces::{Pieces, Rect};
+use super::viewport::{Detail, Viewport};
+use super::visible_pieces::Rect;
 use super::{GraphState, MEASURES, worst_state};
 use api::runs::StepState;
 use api::views::graph::{Appearance, GraphDirection, GraphVertex};
@@ -28,86 +29,10 @@ use api::views::graph::{Appearance, GraphDirection, GraphVertex};
 const SCROLL_STEP: f64 = 200.0;
 /// The margin around the window that is also drawn, in pixels of the page.
 const DRAW_MARGIN: f64 = 400.0;
-/// Below this zoom, text is unreadable and arrows are invisible.
-const FAR_ZOOM: f64 = 0.5;
 /// Below this zoom, labels are hard to read, so no picture opens with it.
 const READABLE_ZOOM: f64 = 0.65;
 /// The minimum and maximum zoom.
 pub(super) const ZOOM_RANGE: (f64, f64) = (0.1, 2.0);
-
-/// The level of detail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Detail {
-    /// Text is readable.
-    Near,
-    /// Only shapes and colors are visible.
-    Far,
-}
-
-/// The pieces of a picture, and the number of pictures before it.
-type NumberedPieces = (u32, Pieces);
-
-/// The visible pieces, and their level of detail.
-#[derive(Clone, Copy)]
-pub(super) struct Viewport {
-    pub detail: Memo<Detail>,
-    cut: Memo<NumberedPieces>,
-    cells: Memo<Vec<usize>>,
-    strands: Memo<Vec<usize>>,
-}
-
-impl Viewport {
-    fn of(shown: GraphState) -> Self {
-        let cut = Memo::new(move |last: Option<&NumberedPieces>| {
-            (last.map_or(0, |(number, _)| number + 1), Pieces::of(&shown.layout.read()))
-        });
-        let near = Memo::new(move |_| {
-            let (cut, window) = (cut.read(), shown.window.get());
-            (cut.1.in_sight(&cut.1.boxes, window), cut.1.in_sight(&cut.1.wires, window))
-        });
-        Self {
-            detail: Memo::new(
-                move |_| if shown.zoom.get() < FAR_ZOOM { Detail::Far } else { Detail::Near },
-            ),
-            cut,
-            cells: Memo::new(move |_| near.read().0.clone()),
-            strands: Memo::new(move |_| near.read().1.clone()),
-        }
-    }
-
-    /// The ids of the visible cells of boxes: the number of the picture and the index of the cell.
-    pub(super) fn cells(self) -> Vec<(u32, usize)> {
-        let number = self.cut.read().0;
-        self.cells.read().iter().map(|at| (number, *at)).collect()
-    }
-
-    /// The ids of the visible strands of edges.
-    pub(super) fn strands(self) -> Vec<(u32, usize)> {
-        let number = self.cut.read().0;
-        self.strands.read().iter().map(|at| (number, *at)).collect()
-    }
-
-    /// The boxes of a cell. Empty if the cell belongs to an earlier picture.
-    pub(super) fn boxes_of(self, name: (u32, usize)) -> Vec<usize> {
-        self.members(name, |pieces| &pieces.boxes)
-    }
-
-    /// The edges of a strand. Empty if the strand belongs to an earlier picture.
-    pub(super) fn edges_of(self, name: (u32, usize)) -> Vec<usize> {
-        self.members(name, |pieces| &pieces.wires)
-    }
-
-    // Untracked: a piece never changes, and a new picture has new pieces.
-    fn members(
-        self,
-        (number, at): (u32, usize),
-        of: impl Fn(&Pieces) -> &Vec<super::visible_pieces::Piece>,
-    ) -> Vec<usize> {
-        let cut = self.cut.read_untracked();
-        let piece = (cut.0 == number).then(|| of(&cut.1).get(at)).flatten();
-        piece.map(|piece| piece.members.clone()).unwrap_or_default()
-    }
-}
 
 #[component]
 pub(super) fn Picture(shown: GraphState) -> impl IntoView {
@@ -116,8 +41,9 @@ pub(super) fn Picture(shown: GraphState) -> impl IntoView {
     let height = move || (shown.layout.read().height * shown.zoom.get()).round().to_string();
     let view_box =
         move || format!("0 0 {} {}", shown.layout.read().width, shown.layout.read().height);
-    let class =
-        move || if viewport.detail.get() == Detail::Far { "graph-svg far" } else { "graph-svg" };
+    let class = move || {
+        if viewport.detail.get() == Detail::Far { "graph-svg zoomed-out" } else { "graph-svg" }
+    };
     let seen = RwSignal::new((0.0, 0.0, 0.0, 0.0));
     let note = move || note(shown, seen);
     let focused = keep_focus(shown);
@@ -149,7 +75,12 @@ pub(super) fn Picture(shown: GraphState) -> impl IntoView {
     };
     view! {
         <div class="picture-frame">
-        <div class="picture" node_ref=shown.room on:scroll=move |_| note() on:wheel=move |event| turned(shown, &event)>
+        <div
+            class="picture"
+            node_ref=shown.room
+            on:scroll=move |_| note()
+            on:wheel=move |event| turned(shown, &event)
+        >
             <svg
                 class=class
                 width=width
@@ -235,11 +166,11 @@ fn urgent(vertices: &[GraphVertex]) -> Vec<usize> {
         let boxes = vertices.iter().enumerate();
         boxes.filter(|(_, v)| worst_state(v).is_some_and(is_urgent)).map(|(at, _)| at).collect()
     };
-    let failed = of(|look| look == Appearance::State(StepState::Error));
+    let failed = of(|appearance| appearance == Appearance::State(StepState::Error));
     if !failed.is_empty() {
         return failed;
     }
-    of(|look| match look {
+    of(|appearance| match appearance {
         Appearance::State(state) => state != StepState::Active,
         Appearance::Added | Appearance::Removed | Appearance::Changed => true,
         Appearance::Downstream | Appearance::Around => false,
@@ -501,7 +432,7 @@ fn adjacent_box(layout: &Layout, index: usize, step: isize) -> Option<usize> {
 pub(super) fn scroll_to_box(shown: GraphState, index: usize) {
     let Some(room) = shown.room.get_untracked() else { return };
     let zoom = shown.zoom.get_untracked();
-    shown.held.set(Some(index));
+    shown.selected_box.set(Some(index));
     let Some((x, y)) = shown.layout.read_untracked().places.get(index).copied() else { return };
     let (left, top) = (f64::from(room.scroll_left()), f64::from(room.scroll_top()));
     let (width, height) = (f64::from(room.client_width()), f64::from(room.client_height()));
@@ -563,7 +494,11 @@ mod tests {
         let (zoom, (x, _)) = opening(&layout, &[30, 31], window);
         assert!(zoom >= READABLE_ZOOM && center(30).0 < x && x < center(31).0, "{zoom} {x}");
         let first = (READABLE_ZOOM, center(5));
-        assert_eq!(opening(&layout, &[35, 5], window), first, "both do not fit");
+        assert_eq!(
+            opening(&layout, &[35, 5], window),
+            first,
+            "if both boxes do not fit, the picture opens at the first"
+        );
         assert_eq!(opening(&layout, &[], window), (READABLE_ZOOM, (0.0, 0.0)));
     }
 
@@ -596,7 +531,7 @@ mod tests {
         assert_eq!(
             moved(Some("c"), (0.0, 210.0)),
             Some((5.0, 60.0)),
-            "the nearest box that still exists"
+            "the nearest remaining box keeps its position"
         );
         assert_eq!(moved_by(&[], &[], &new_keys, &new, None, (0.0, 0.0)), None);
     }

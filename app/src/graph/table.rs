@@ -17,7 +17,7 @@ type Near = Vec<[Vec<(usize, Option<String>)>; 2]>;
 fn near(view: &GraphView) -> Near {
     let mut near: Near = vec![[Vec::new(), Vec::new()]; view.vertices.len()];
     for edge in &view.edges {
-        let path = (edge.on_trail > 0).then(|| "path".to_owned());
+        let path = (edge.on_path > 0).then(|| "path".to_owned());
         let text: Vec<String> =
             path.into_iter().chain(rewired(edge).map(|(_, words)| words)).collect();
         let text = (!text.is_empty()).then(|| text.join(", "));
@@ -44,7 +44,7 @@ fn edge_list(view: &GraphView, ends: &[(usize, Option<String>)]) -> Option<impl 
     };
     let more = ends.len().saturating_sub(MAX_NAMED);
     Some(view! {
-        <ul class="near">
+        <ul class="neighbors">
             {ends.iter().take(MAX_NAMED).map(name).collect_view()}
             {(more > 0).then(|| view! { <li class="muted">"and " {more} " more"</li> })}
         </ul>
@@ -53,7 +53,7 @@ fn edge_list(view: &GraphView, ends: &[(usize, Option<String>)]) -> Option<impl 
 
 #[component]
 pub(super) fn Table(shown: GraphState) -> impl IntoView {
-    let marks = move || shown.view.read().trail.is_some();
+    let marks = move || shown.view.read().marked_path.is_some();
     let rows = move || {
         let (view, address) = (shown.view.read(), shown.address.get());
         let found: Option<std::collections::BTreeSet<usize>> =
@@ -66,21 +66,28 @@ pub(super) fn Table(shown: GraphState) -> impl IntoView {
         order.retain(|at| found.as_ref().is_none_or(|found| found.contains(at)));
         let row = |at: usize| {
             let vertex = &view.vertices[at];
-            let looks = vertex.appearances.iter().map(|part| {
+            let states = vertex.appearances.iter().map(|part| {
                 let (color, shape, word) = state_style(part.appearance);
-                view! { <span class="pill" data-state=color>{icon(shape)} {part.count} " " {word}</span> " " }
+                view! {
+                    <span class="pill" data-state=color>{icon(shape)} {part.count} " " {word}</span>
+                    " "
+                }
             });
-            let looks = looks.collect_view();
+            let states = states.collect_view();
             let [before, after] = &near[at];
             let (before, after) = (edge_list(&view, before), edge_list(&view, after));
             let path = marks()
-                .then(|| view! { <td data-label="On the path">{boxes::on_trail(vertex)}</td> });
+                .then(|| view! { <td data-label="On the path">{boxes::on_path(vertex)}</td> });
             view! {
                 <tr data-key=vertex.key.clone()>
                     <td data-label="Wave" class="tight muted">{colors::wave(vertex)}</td>
-                    <td data-label="Name"><a class="main" href=address.at(&vertex.key).link() data-noscroll>{named(vertex)}</a></td>
+                    <td data-label="Name">
+                        <a class="main" href=address.at(&vertex.key).link() data-noscroll>
+                            {named(vertex)}
+                        </a>
+                    </td>
                     <td data-label="Deployment">{vertex.deployment.to_string()}</td>
-                    <td data-label="State"><span class="buttons">{looks}</span></td>
+                    <td data-label="State"><span class="buttons">{states}</span></td>
                     {path}
                     <td data-label="Dependencies">{before}</td>
                     <td data-label="Dependents">{after}</td>
@@ -91,7 +98,7 @@ pub(super) fn Table(shown: GraphState) -> impl IntoView {
     };
     view! {
         <div class="table-scroll">
-            <table class="table folds">
+            <table class="table responsive">
                 <thead>
                     <tr>
                         <th scope="col">"Wave"</th>

@@ -1,6 +1,6 @@
 //! The toolbar above the picture: search, highlighting, legend, zoom and download.
 
-use api::views::graph::{GraphDirection, Length, TrailOptions};
+use api::views::graph::{GraphDirection, Length, PathOptions};
 use engine::counting::{either, many};
 use leptos::prelude::*;
 use leptos_router::hooks::use_navigate;
@@ -24,8 +24,13 @@ pub(super) fn Tools(shown: GraphState) -> impl IntoView {
     let other = move || shown.address.read().as_table(!is_table.get()).link();
     let all = move || {
         let address = shown.address.read();
-        (!address.is_first())
-            .then(|| view! { <a class="button small" href=address.all().link() data-noscroll>"Show all, folded"</a> })
+        (!address.is_first()).then(|| {
+            view! {
+                <a class="button small" href=address.all().link() data-noscroll>
+                    "Show all, folded"
+                </a>
+            }
+        })
     };
     let file = move || shown.address.read().file();
     view! {
@@ -36,8 +41,17 @@ pub(super) fn Tools(shown: GraphState) -> impl IntoView {
             <span class="grow"></span>
             <span class="muted" role="status">{move || counts()}</span>
             {move || (!is_table.get()).then(|| view! { <Zoom shown/> })}
-            <a class="button small" href=other data-noscroll>{move || if is_table.get() { "Show picture" } else { "Show table" }}</a>
-            <a class="button small" href=file download rel="external" aria-label="SVG, download the picture">{icon(Icon::Download)} "SVG"</a>
+            <a class="button small" href=other data-noscroll>
+                {move || if is_table.get() { "Show picture" } else { "Show table" }}
+            </a>
+            <a
+                class="button small"
+                href=file download
+                rel="external"
+                aria-label="SVG, download the picture"
+            >
+                {icon(Icon::Download)} "SVG"
+            </a>
         </div>
         <div class="graph-tools">
             {move || colors(&shown.address.read())}
@@ -45,7 +59,7 @@ pub(super) fn Tools(shown: GraphState) -> impl IntoView {
             <span class="grow"></span>
             {move || longest(&shown.address.read())}
         </div>
-        {move || trail(shown)}
+        {move || marked_path(shown)}
     }
     .into_any()
 }
@@ -53,22 +67,31 @@ pub(super) fn Tools(shown: GraphState) -> impl IntoView {
 /// An option of an exclusive choice.
 fn choice(link: String, is_here: bool, word: impl Into<String>) -> impl IntoView {
     let word: String = word.into();
-    view! { <a class="button small" class:quiet=!is_here href=link aria-current=is_here.then_some("true") data-noscroll>{word}</a> }
+    view! {
+        <a
+            class="button small"
+            class:quiet=!is_here
+            href=link
+            aria-current=is_here.then_some("true") data-noscroll
+        >
+            {word}
+        </a>
+    }
 }
 
 fn focus(address: &Address) -> Option<impl IntoView + use<>> {
     let key = address.options.focus.clone()?;
-    let way = |(way, word): (GraphDirection, &'static str)| {
-        let mut other = address.focused(&key, way);
+    let direction_choice = |(direction, word): (GraphDirection, &'static str)| {
+        let mut other = address.focused(&key, direction);
         other.at.clone_from(&address.at);
-        choice(other.link(), address.options.direction == way, word)
+        choice(other.link(), address.options.direction == direction, word)
     };
     let ways = [
         (GraphDirection::Both, "Both"),
         (GraphDirection::Up, "Dependencies"),
         (GraphDirection::Down, "Dependents"),
     ]
-    .map(way);
+    .map(direction_choice);
     let steps = |steps: Option<u32>| {
         let word = steps.map_or_else(|| "All".to_owned(), |steps| steps.to_string());
         choice(address.with_max_distance(steps).link(), address.options.steps == steps, word)
@@ -76,7 +99,9 @@ fn focus(address: &Address) -> Option<impl IntoView + use<>> {
     let steps = DISTANCES.map(Some).into_iter().chain([None]).map(steps).collect_view();
     Some(view! {
         <span class="buttons" role="group" aria-label="Direction">{ways.collect_view()}</span>
-        <span class="buttons" role="group" aria-label="Distance in edges"><span class="muted">"Distance"</span> {steps}</span>
+        <span class="buttons" role="group" aria-label="Distance in edges">
+            <span class="muted">"Distance"</span> {steps}
+        </span>
     })
 }
 
@@ -94,7 +119,11 @@ fn colors(address: &Address) -> impl IntoView + use<> {
 
 fn legend(shown: GraphState) -> impl IntoView + use<> {
     let entry = |entry: super::colors::Entry| {
-        view! { <li><span class="mark" data-state=entry.tone>{icon(entry.shape)}</span> {entry.words}</li> }
+        view! {
+            <li>
+                <span class="mark" data-state=entry.tone>{icon(entry.shape)}</span> {entry.words}
+            </li>
+        }
     };
     let entries = shown.scale.read().legend().into_iter().map(entry).collect_view();
     let line = |(class, words): (&'static str, &'static str)| {
@@ -113,8 +142,8 @@ fn legend(shown: GraphState) -> impl IntoView + use<> {
 
 fn longest(address: &Address) -> impl IntoView + use<> {
     let one = |(length, word): (Length, &'static str)| {
-        let request = TrailOptions::Longest(length);
-        let is_here = address.options.trail.as_ref() == Some(&request);
+        let request = PathOptions::Longest(length);
+        let is_here = address.options.marked_path.as_ref() == Some(&request);
         choice(address.marked((!is_here).then_some(request)).link(), is_here, word)
     };
     view! {
@@ -126,30 +155,39 @@ fn longest(address: &Address) -> impl IntoView + use<> {
 }
 
 /// The highlighted part, or the next step to choose one.
-fn trail(shown: GraphState) -> Option<impl IntoView + use<>> {
+fn marked_path(shown: GraphState) -> Option<impl IntoView + use<>> {
     let address = shown.address.read();
-    let request = address.options.trail.clone()?;
-    let text = match (&request, &shown.view.read().trail) {
-        (TrailOptions::From(from), _) => {
+    let request = address.options.marked_path.clone()?;
+    let text = match (&request, &shown.view.read().marked_path) {
+        (PathOptions::From(from), _) => {
             format!(
                 "The path starts at {}. Select the box where it ends, then press P.",
                 shown.called(from)
             )
         }
-        (_, Some(trail)) => trail.summary.clone(),
+        (_, Some(marked_path)) => marked_path.summary.clone(),
         (_, None) => "Searching for the path".to_owned(),
     };
-    let only = shown.view.read().trail.as_ref().is_some_and(|trail| trail.noderoles > 0).then(|| {
-        let now = address.options.only_trail;
+    let only = shown.view.read().marked_path
+        .as_ref()
+        .is_some_and(|marked_path| marked_path.noderoles > 0)
+        .then(|| {
+        let now = address.options.only_path;
         let word = if now { "Show all" } else { "Show only the path" };
-        view! { <a class="button small" href=address.with_only_highlighted(!now).link() data-noscroll>{word}</a> }
+        view! {
+            <a class="button small" href=address.with_only_highlighted(!now).link() data-noscroll>
+                {word}
+            </a>
+        }
     });
     Some(view! {
-        <div class="graph-tools trail">
+        <div class="graph-tools path-tools">
             <span role="status">{text}</span>
             <span class="grow"></span>
             {only}
-            <a class="button small" href=address.marked(None).link() data-noscroll>"Clear highlight"</a>
+            <a class="button small" href=address.marked(None).link() data-noscroll>
+                "Clear highlight"
+            </a>
         </div>
     })
 }
@@ -159,9 +197,25 @@ fn Zoom(shown: GraphState) -> impl IntoView {
     let by = move |factor: f64| picture::zoom_by(shown, factor, None);
     view! {
         <span class="buttons needs-scripts" role="group" aria-label="Zoom">
-            <button class="button quiet small only-icon" type="button" aria-label="Zoom out" on:click=move |_| by(0.8)>"−"</button>
-            <button class="button quiet small only-icon" type="button" aria-label="Zoom in" on:click=move |_| by(1.25)>{icon(Icon::Plus)}</button>
-            <button class="button quiet small" type="button" on:click=move |_| picture::fit(shown)>"Fit to window"</button>
+            <button
+                class="button quiet small only-icon"
+                type="button"
+                aria-label="Zoom out"
+                on:click=move |_| by(0.8)
+            >
+                "−"
+            </button>
+            <button
+                class="button quiet small only-icon"
+                type="button"
+                aria-label="Zoom in"
+                on:click=move |_| by(1.25)
+            >
+                {icon(Icon::Plus)}
+            </button>
+            <button class="button quiet small" type="button" on:click=move |_| picture::fit(shown)>
+                "Fit to window"
+            </button>
         </span>
     }
     .into_any()
@@ -207,7 +261,7 @@ fn Find(shown: GraphState) -> impl IntoView {
                 go();
             }
         >
-            <label class="unseen" for="graph-find">"Find a role or a node"</label>
+            <label class="visually-hidden" for="graph-find">"Find a role or a node"</label>
             <input
                 class="input"
                 id="graph-find"

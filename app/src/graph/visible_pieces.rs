@@ -203,12 +203,12 @@ mod tests {
             let (boxes, wires) = (drawn(&pieces.boxes), drawn(&pieces.wires));
             let shown = |at: &usize| Rect::from_box(layout.places[*at]).meets(window);
             assert!((0..1_500).filter(shown).all(|at| boxes.contains(&at)));
-            assert!((40..140).contains(&boxes.len()), "{} boxes", boxes.len());
+            assert!((40..140).contains(&boxes.len()), "found {} boxes", boxes.len());
             let crosses = |edge: &usize| {
                 Rect::from_points(layout.paths[*edge].iter().copied()).unwrap().meets(window)
             };
             assert!((0..1_600).filter(crosses).all(|edge| wires.contains(&edge)));
-            assert!((40..500).contains(&wires.len()), "{} edges", wires.len());
+            assert!((40..500).contains(&wires.len()), "found {} edges", wires.len());
         }
     }
 

@@ -28,7 +28,7 @@ pub(super) struct Connection {
     source: EventSource,
     pub(super) topics: BTreeSet<Topic>,
     /// The time of the last message, in milliseconds since 1970.
-    pub(super) heard: f64,
+    pub(super) last_message_at: f64,
     _message: Closure<dyn FnMut(MessageEvent)>,
     beat: Closure<dyn FnMut(MessageEvent)>,
     _opened: Closure<dyn FnMut()>,
@@ -56,11 +56,11 @@ impl Connection {
         let _ = source.add_event_listener_with_callback("heartbeat", beat.as_ref().unchecked_ref());
         source.set_onopen(Some(opened.as_ref().unchecked_ref()));
         source.set_onerror(Some(failed.as_ref().unchecked_ref()));
-        let heard = js_sys::Date::now();
+        let last_message_at = js_sys::Date::now();
         Some(Self {
             source,
             topics,
-            heard,
+            last_message_at,
             _message: message,
             beat,
             _opened: opened,
@@ -76,7 +76,7 @@ impl Connection {
 
     /// Whether the connection has been silent for too long.
     pub(super) fn is_silent(&self) -> bool {
-        js_sys::Date::now() - self.heard > SILENCE_TIMEOUT_MS
+        js_sys::Date::now() - self.last_message_at > SILENCE_TIMEOUT_MS
     }
 }
 

@@ -1,6 +1,6 @@
 //! The live stream: one connection for all tabs of a browser and all topics of their pages.
 //!
-//! Parts of a page subscribe to topics from a position in the journal ([`Live::hear`]). The
+//! Parts of a page subscribe to topics from a position in the journal ([`Live::subscribe`]). The
 //! connection carries the union of all topics. It is reopened when the union changes, and resumes
 //! after the last received event. So neither a change of page nor a lost connection leaves a gap.
 //! Events are delivered once per animation frame, and only the last one of each object. A thousand
@@ -83,16 +83,16 @@ impl Live {
         self.status.get()
     }
 
-    /// Calls `hear` with the events after the journal's position `from`, until the caller's owner
-    /// is disposed.
-    pub fn hear(self, topics: Vec<Topic>, from: i64, hear: impl Fn(&[Event]) + 'static) {
+    /// Calls `handler` with the events after the journal's position `from`, until the caller's
+    /// owner is disposed.
+    pub fn subscribe(self, topics: Vec<Topic>, from: i64, handler: impl Fn(&[Event]) + 'static) {
         #[cfg(not(feature = "ssr"))]
         {
-            let hearer = stream::join(self.stream, topics, from, std::rc::Rc::new(hear));
-            on_cleanup(move || stream::leave(self.stream, hearer));
+            let subscription = stream::join(self.stream, topics, from, std::rc::Rc::new(handler));
+            on_cleanup(move || stream::leave(self.stream, subscription));
         }
         #[cfg(feature = "ssr")]
-        let _ = (self, topics, from, hear);
+        let _ = (self, topics, from, handler);
     }
 }
 
@@ -108,14 +108,14 @@ pub fn coalesce(events: Vec<Event>) -> Vec<Event> {
         return vec![Event::Reset];
     }
     let mut seen = HashSet::new();
-    let mut kept: Vec<Event> =
-        events.into_iter().rev().filter(|event| seen.insert(thing(event))).collect();
-    kept.reverse();
-    kept
+    let mut events: Vec<Event> =
+        events.into_iter().rev().filter(|event| seen.insert(object_key(event))).collect();
+    events.reverse();
+    events
 }
 
 /// A key for the object of an event.
-fn thing(event: &Event) -> String {
+fn object_key(event: &Event) -> String {
     match event {
         Event::Step { noderole, .. } => format!("s{noderole}"),
         Event::Run { run, .. } => format!("r{run}"),

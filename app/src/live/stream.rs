@@ -12,7 +12,7 @@ use uuid::Uuid;
 use web_sys::MessageEvent;
 
 use super::connection::{Connection, ConnectionHandler, SILENCE_TIMEOUT_MS};
-use super::subscriptions::{JournalPosition, Subscriptions, place};
+use super::subscriptions::{JournalPosition, Subscriptions, parse_position};
 use super::tabs::{Channel, TabMessage, request_lead};
 use super::{Event, Status, Topic, coalesce};
 
@@ -56,7 +56,7 @@ pub(super) struct Stream {
     /// The subscriptions of the page's parts.
     page: Subscriptions<u64>,
     /// The topics of the last request.
-    asked: Option<BTreeSet<Topic>>,
+    requested: Option<BTreeSet<Topic>>,
     request_number: u64,
     /// The leader has not confirmed the last request yet.
     pending: bool,
@@ -65,7 +65,7 @@ pub(super) struct Stream {
     seen: BTreeMap<String, f64>,
     /// Tabs whose requests are not confirmed yet.
     unconfirmed: BTreeMap<String, u64>,
-    line: Option<Connection>,
+    connection: Option<Connection>,
     waiting: Vec<Event>,
     frame_requested: bool,
     settling: bool,
@@ -82,13 +82,13 @@ impl Stream {
             next: 0,
             handlers: BTreeMap::new(),
             page: Subscriptions::default(),
-            asked: None,
+            requested: None,
             request_number: 0,
             pending: false,
             tabs: Subscriptions::default(),
             seen: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
-            line: None,
+            connection: None,
             waiting: Vec::new(),
             frame_requested: false,
             settling: false,
@@ -97,9 +97,9 @@ impl Stream {
         }
     }
 
-    fn say(&self, word: &TabMessage) {
+    fn send(&self, message: &TabMessage) {
         if let Role::Follower { channel, .. } | Role::Leader { channel } = &self.role {
-            channel.say(word);
+            channel.send(message);
         }
     }
 
@@ -112,7 +112,7 @@ impl Stream {
         let status = lost.map_or(Status::Live, |since| Status::Lost { since: At(since) });
         self.status.try_set(status);
         if matches!(self.role, Role::Leader { .. }) {
-            self.say(&TabMessage::Connection { lost });
+            self.send(&TabMessage::Connection { lost });
         }
     }
 
@@ -124,22 +124,24 @@ impl Stream {
     }
 
     /// Requests topics and a position if the last request does not cover them.
-    fn ask(&mut self) {
-        let Some((topics, after)) = self.page.lacking(self.asked.as_ref()) else { return };
-        self.asked = Some(topics.clone());
+    fn request(&mut self) {
+        let Some((topics, after)) = self.page.next_connection(self.requested.as_ref()) else {
+            return;
+        };
+        self.requested = Some(topics.clone());
         self.request_number += 1;
         if self.leads() {
             let tab = self.tab.clone();
             match topics.is_empty() {
                 true => self.tabs.leave(&tab),
                 false => {
-                    let wanted: Vec<Topic> = topics.iter().copied().collect();
+                    let own_topics: Vec<Topic> = topics.iter().copied().collect();
                     // This tab's own page has priority, since no other tab can serve it. Other tabs
                     // can open their own connections.
-                    for other in self.tabs.make_room(&tab, &wanted, MAX_TOPICS) {
+                    for other in self.tabs.make_room(&tab, &own_topics, MAX_TOPICS) {
                         self.seen.remove(&other);
                         self.unconfirmed.remove(&other);
-                        self.say(&TabMessage::Full { tab: other });
+                        self.send(&TabMessage::Full { tab: other });
                     }
                     self.tabs.join(tab, topics, after);
                 }
@@ -147,32 +149,32 @@ impl Stream {
             return;
         }
         self.pending = !topics.is_empty();
-        let word = match topics.is_empty() {
+        let message = match topics.is_empty() {
             true => TabMessage::Unsubscribe { tab: self.tab.clone() },
             false => TabMessage::Subscribe {
                 tab: self.tab.clone(),
-                asked: self.request_number,
+                request: self.request_number,
                 topics: topics.iter().map(ToString::to_string).collect(),
                 after,
             },
         };
-        self.say(&word);
+        self.send(&message);
     }
 
     /// Repeats all subscriptions, because the connection's owner changed.
     fn request_again(&mut self) {
-        self.asked = None;
-        self.ask();
+        self.requested = None;
+        self.request();
     }
 }
 
-pub(super) fn join(shared: Shared, topics: Vec<Topic>, from: i64, hear: EventHandler) -> u64 {
+pub(super) fn join(shared: Shared, topics: Vec<Topic>, from: i64, handler: EventHandler) -> u64 {
     let mut id = 0;
     let mut first = false;
     shared.update_value(|stream| {
         id = stream.next;
         stream.next += 1;
-        stream.handlers.insert(id, hear);
+        stream.handlers.insert(id, handler);
         stream.page.join(id, topics, (from, 0));
         first = matches!(stream.role, Role::Idle);
         if first {
@@ -198,21 +200,21 @@ pub(super) fn leave(shared: Shared, id: u64) {
 
 /// Determines the tab's role among the others.
 fn begin(shared: Shared) {
-    if let Some(channel) = Channel::open(move |word| heard(shared, word)) {
+    if let Some(channel) = Channel::open(move |message| on_tab_message(shared, message)) {
         let leader_heard = js_sys::Date::now();
         shared.update_value(|stream| stream.role = Role::Follower { channel, leader_heard });
         request_lead(false, move || lead(shared), move || on_lead_lost(shared));
     }
-    let goes = window_event_listener(leptos::ev::pagehide, move |_| {
+    let on_pagehide = window_event_listener(leptos::ev::pagehide, move |_| {
         shared.try_update_value(|stream| {
-            stream.say(&TabMessage::Unsubscribe { tab: stream.tab.clone() })
+            stream.send(&TabMessage::Unsubscribe { tab: stream.tab.clone() })
         });
     });
     // The browser itself may wait a long time before it reconnects.
     let on_online = window_event_listener(leptos::ev::online, move |_| {
         shared.try_update_value(|stream| {
             if stream.lost_since().is_some() {
-                stream.line = None;
+                stream.connection = None;
             }
         });
         settle(shared);
@@ -221,14 +223,14 @@ fn begin(shared: Shared) {
         window_event_listener(leptos::ev::visibilitychange, move |_| check_connection(shared));
     let _ = set_interval_with_handle(move || check_connection(shared), CHECK_INTERVAL);
     // These closures live as long as the page.
-    std::mem::forget((goes, on_online, on_visible));
+    std::mem::forget((on_pagehide, on_online, on_visible));
 }
 
 /// Makes this tab the leader.
 fn lead(shared: Shared) {
     shared.try_update_value(|stream| {
         if let Role::Follower { channel, .. } = std::mem::replace(&mut stream.role, Role::Alone) {
-            channel.say(&TabMessage::Lead);
+            channel.send(&TabMessage::Lead);
             stream.role = Role::Leader { channel };
             stream.pending = false;
             stream.request_again();
@@ -244,7 +246,7 @@ fn on_lead_lost(shared: Shared) {
             return false;
         };
         stream.role = Role::Follower { channel, leader_heard: js_sys::Date::now() };
-        stream.line = None;
+        stream.connection = None;
         stream.tabs = Subscriptions::default();
         stream.seen.clear();
         stream.request_again();
@@ -266,12 +268,14 @@ fn settle(shared: Shared) {
 fn adjust(shared: Shared) {
     let connect = shared.try_update_value(|stream| {
         stream.settling = false;
-        stream.ask();
+        stream.request();
         if !stream.leads() {
             return None;
         }
-        let (topics, after) = stream.tabs.lacking(stream.line.as_ref().map(|line| &line.topics))?;
-        stream.line = None;
+        let (topics, after) = stream
+            .tabs
+            .next_connection(stream.connection.as_ref().map(|connection| &connection.topics))?;
+        stream.connection = None;
         if topics.is_empty() {
             stream.status.try_set(Status::Quiet);
             return None;
@@ -279,13 +283,13 @@ fn adjust(shared: Shared) {
         Some((topics, after))
     });
     if let Some(Some((topics, after))) = connect {
-        let line = Connection::open(topics, after, &shared);
-        shared.try_update_value(|stream| stream.line = line);
+        let connection = Connection::open(topics, after, &shared);
+        shared.try_update_value(|stream| stream.connection = connection);
     }
     // The new connection covers all requests up to now.
     shared.try_update_value(|stream| {
-        for (tab, asked) in std::mem::take(&mut stream.unconfirmed) {
-            stream.say(&TabMessage::Subscribed { tab, asked });
+        for (tab, request) in std::mem::take(&mut stream.unconfirmed) {
+            stream.send(&TabMessage::Subscribed { tab, request });
         }
     });
 }
@@ -305,57 +309,57 @@ impl ConnectionHandler for Shared {
         else {
             return;
         };
-        let place = place(&message.last_event_id());
+        let position = parse_position(&message.last_event_id());
         self.try_update_value(|stream| {
             stream.record_contact();
-            match place {
-                Some(place) if event == Event::Reset => stream.tabs.restart(place),
-                Some(place) => stream.tabs.advance(place),
+            match position {
+                Some(position) if event == Event::Reset => stream.tabs.restart(position),
+                Some(position) => stream.tabs.advance(position),
                 None => {}
             }
-            stream.say(&TabMessage::News { place, event: event.clone() });
+            stream.send(&TabMessage::Event { position, event: event.clone() });
         });
-        receive(*self, place, event);
+        receive(*self, position, event);
     }
 
     fn beat(&self, message: &MessageEvent) {
-        let place = place(&message.last_event_id());
+        let position = parse_position(&message.last_event_id());
         self.try_update_value(|stream| {
             stream.record_contact();
-            if let Some(place) = place {
-                stream.tabs.advance(place);
-                stream.page.advance(place);
+            if let Some(position) = position {
+                stream.tabs.advance(position);
+                stream.page.advance(position);
             }
-            stream.say(&TabMessage::Beat { place });
+            stream.send(&TabMessage::Beat { position });
         });
     }
 
     fn failed(&self) {
-        broken(*self, false);
+        on_connection_failed(*self, false);
     }
 }
 
 impl Stream {
     fn record_contact(&mut self) {
-        if let Some(line) = &mut self.line {
-            line.heard = js_sys::Date::now();
+        if let Some(connection) = &mut self.connection {
+            connection.last_message_at = js_sys::Date::now();
         }
     }
 }
 
 /// Queues an event for the page, unless the page received it before.
-fn receive(shared: Shared, place: Option<JournalPosition>, event: Event) {
-    let ask = shared.try_update_value(|stream| {
+fn receive(shared: Shared, position: Option<JournalPosition>, event: Event) {
+    let needs_frame = shared.try_update_value(|stream| {
         // Lengths of logs are not in the journal. Such events have the position of the event before
         // them.
-        let placed = !matches!(event, Event::Run { .. });
-        if let (Some(place), Event::Reset) = (place, &event) {
-            stream.page.restart(place);
-        } else if let Some(place) = place.filter(|_| !stream.pending) {
-            if placed && stream.page.has_passed(place) {
+        let has_position = !matches!(event, Event::Run { .. });
+        if let (Some(position), Event::Reset) = (position, &event) {
+            stream.page.restart(position);
+        } else if let Some(position) = position.filter(|_| !stream.pending) {
+            if has_position && stream.page.has_passed(position) {
                 return false;
             }
-            stream.page.advance(place);
+            stream.page.advance(position);
         }
         if stream.waiting.len() >= MAX_QUEUED_EVENTS {
             stream.waiting = vec![Event::Reset];
@@ -363,7 +367,7 @@ fn receive(shared: Shared, place: Option<JournalPosition>, event: Event) {
         stream.waiting.push(event);
         !std::mem::replace(&mut stream.frame_requested, true)
     });
-    if ask == Some(true) {
+    if needs_frame == Some(true) {
         request_animation_frame(move || deliver(shared));
     }
 }
@@ -378,20 +382,20 @@ fn deliver(shared: Shared) {
     });
     let Some((events, handlers)) = batch else { return };
     let events = coalesce(events);
-    for hear in handlers {
-        hear(&events);
+    for handler in handlers {
+        handler(&events);
     }
 }
 
 /// Handles a failed or silent connection. The browser reconnects itself unless the server refused,
 /// or the browser takes a dead connection for alive.
-fn broken(shared: Shared, silent: bool) {
+fn on_connection_failed(shared: Shared, silent: bool) {
     let again = shared.try_update_value(|stream| {
         let since = stream.lost_since().unwrap_or(js_sys::Date::now() as i64);
         stream.set_connection_state(Some(since));
-        let over = silent || stream.line.as_ref().is_some_and(Connection::is_closed);
+        let over = silent || stream.connection.as_ref().is_some_and(Connection::is_closed);
         over.then(|| {
-            stream.line = None;
+            stream.connection = None;
             stream.failures += 1;
             RETRY_DELAYS_SECS[(stream.failures - 1).min(RETRY_DELAYS_SECS.len() - 1)]
         })
@@ -402,19 +406,19 @@ fn broken(shared: Shared, silent: bool) {
 }
 
 /// Handles a message of another tab.
-fn heard(shared: Shared, word: TabMessage) {
-    match word {
-        TabMessage::News { place, event } => {
+fn on_tab_message(shared: Shared, message: TabMessage) {
+    match message {
+        TabMessage::Event { position, event } => {
             if follow(shared, |_| ()) {
-                receive(shared, place, event);
+                receive(shared, position, event);
             }
         }
-        TabMessage::Beat { place } => {
+        TabMessage::Beat { position } => {
             follow(shared, |stream| {
-                if let Some(place) = place.filter(|_| !stream.pending) {
-                    stream.page.advance(place);
+                if let Some(position) = position.filter(|_| !stream.pending) {
+                    stream.page.advance(position);
                 }
-                stream.say(&TabMessage::Alive { tab: stream.tab.clone() });
+                stream.send(&TabMessage::Alive { tab: stream.tab.clone() });
             });
         }
         TabMessage::Connection { lost } => {
@@ -423,9 +427,9 @@ fn heard(shared: Shared, word: TabMessage) {
         TabMessage::Lead => {
             follow(shared, Stream::request_again);
         }
-        TabMessage::Subscribed { tab, asked } => {
+        TabMessage::Subscribed { tab, request } => {
             follow(shared, |stream| {
-                if tab == stream.tab && asked == stream.request_number {
+                if tab == stream.tab && request == stream.request_number {
                     stream.pending = false;
                 }
             });
@@ -433,7 +437,7 @@ fn heard(shared: Shared, word: TabMessage) {
         TabMessage::Full { tab } => connect_alone(shared, &tab),
         TabMessage::Subscribe { .. }
         | TabMessage::Alive { .. }
-        | TabMessage::Unsubscribe { .. } => serve(shared, word),
+        | TabMessage::Unsubscribe { .. } => serve(shared, message),
     }
 }
 
@@ -449,27 +453,27 @@ fn follow(shared: Shared, act: impl FnOnce(&mut Stream)) -> bool {
 }
 
 /// Handles messages to the leader.
-fn serve(shared: Shared, word: TabMessage) {
+fn serve(shared: Shared, message: TabMessage) {
     let changed = shared.try_update_value(|stream| {
         if !matches!(stream.role, Role::Leader { .. }) {
             return false;
         }
         let now = js_sys::Date::now();
-        match word {
-            TabMessage::Subscribe { tab, asked, topics, after } => {
+        match message {
+            TabMessage::Subscribe { tab, request, topics, after } => {
                 let topics: Vec<Topic> =
                     topics.iter().filter_map(|topic| topic.parse().ok()).collect();
                 if !stream.tabs.has_room(&tab, &topics, MAX_TOPICS) {
-                    stream.say(&TabMessage::Full { tab });
+                    stream.send(&TabMessage::Full { tab });
                     return false;
                 }
                 stream.tabs.join(tab.clone(), topics, after);
                 stream.seen.insert(tab.clone(), now);
-                stream.unconfirmed.insert(tab, asked);
+                stream.unconfirmed.insert(tab, request);
                 if let Some(lost) = stream.lost_since() {
-                    stream.say(&TabMessage::Connection { lost: Some(lost) });
-                } else if stream.line.is_some() {
-                    stream.say(&TabMessage::Connection { lost: None });
+                    stream.send(&TabMessage::Connection { lost: Some(lost) });
+                } else if stream.connection.is_some() {
+                    stream.send(&TabMessage::Connection { lost: None });
                 }
             }
             TabMessage::Alive { tab } => {
@@ -510,7 +514,7 @@ fn connect_alone(shared: Shared, tab: &str) {
 fn check_connection(shared: Shared) {
     let now = js_sys::Date::now();
     let hidden = document().hidden();
-    enum Do {
+    enum NextAction {
         Nothing,
         Reconnect,
         Steal,
@@ -520,13 +524,16 @@ fn check_connection(shared: Shared) {
         if !hidden {
             stream.last_visible_at = now;
         }
-        let silent = stream.line.as_ref().is_some_and(Connection::is_silent);
+        let silent = stream.connection.as_ref().is_some_and(Connection::is_silent);
         match &stream.role {
-            Role::Idle => Do::Nothing,
+            Role::Idle => NextAction::Nothing,
             Role::Follower { leader_heard, .. } => {
-                match !hidden && stream.asked.is_some() && now - leader_heard > SILENCE_TIMEOUT_MS {
-                    true => Do::Steal,
-                    false => Do::Nothing,
+                match !hidden
+                    && stream.requested.is_some()
+                    && now - leader_heard > SILENCE_TIMEOUT_MS
+                {
+                    true => NextAction::Steal,
+                    false => NextAction::Nothing,
                 }
             }
             // An unshared connection of a hidden tab serves no one, and a browser has few
@@ -534,12 +541,12 @@ fn check_connection(shared: Shared) {
             Role::Alone
                 if hidden && now - stream.last_visible_at > HIDDEN_TIMEOUT.as_millis() as f64 =>
             {
-                stream.line = None;
+                stream.connection = None;
                 stream.status.try_set(Status::Quiet);
-                Do::Nothing
+                NextAction::Nothing
             }
-            Role::Alone | Role::Leader { .. } if silent => Do::Reconnect,
-            Role::Alone => Do::Settle,
+            Role::Alone | Role::Leader { .. } if silent => NextAction::Reconnect,
+            Role::Alone => NextAction::Settle,
             Role::Leader { .. } => {
                 let (own, seen) = (stream.tab.clone(), &stream.seen);
                 let is_there = |tab: &String| {
@@ -547,18 +554,18 @@ fn check_connection(shared: Shared) {
                 };
                 stream.tabs.retain(is_there);
                 let lost = stream.lost_since();
-                stream.say(&TabMessage::Connection { lost });
-                Do::Settle
+                stream.send(&TabMessage::Connection { lost });
+                NextAction::Settle
             }
         }
     });
     match next {
-        Some(Do::Reconnect) => broken(shared, true),
-        Some(Do::Steal) => {
+        Some(NextAction::Reconnect) => on_connection_failed(shared, true),
+        Some(NextAction::Steal) => {
             follow(shared, |_| ());
             request_lead(true, move || lead(shared), move || on_lead_lost(shared));
         }
-        Some(Do::Settle) => settle(shared),
-        Some(Do::Nothing) | None => {}
+        Some(NextAction::Settle) => settle(shared),
+        Some(NextAction::Nothing) | None => {}
     }
 }

@@ -15,16 +15,16 @@ use web_sys::{BroadcastChannel, MessageEvent};
 
 use super::subscriptions::JournalPosition;
 
-/// The name of the lock and the channel. Increment its number when [`TabMessage`] changes, so that tabs
-/// of two versions ignore each other.
-const CHANNEL_NAME: &str = "gantry-live-1";
+/// The name of the lock and the channel. Increment its number when [`TabMessage`] changes, so that
+/// tabs of two versions ignore each other.
+const CHANNEL_NAME: &str = "gantry-live-2";
 
 /// A message between tabs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum TabMessage {
-    /// A tab subscribes to topics from a position. `asked` is the number of this request.
-    Subscribe { tab: String, asked: u64, topics: Vec<String>, after: JournalPosition },
+    /// A tab subscribes to topics from a position. `request` is the number of this request.
+    Subscribe { tab: String, request: u64, topics: Vec<String>, after: JournalPosition },
     /// A tab is still alive.
     Alive { tab: String },
     /// A tab has no subscriptions any more.
@@ -32,13 +32,13 @@ pub(super) enum TabMessage {
     /// A new tab leads: all tabs repeat their subscriptions.
     Lead,
     /// The subscription of a tab is active.
-    Subscribed { tab: String, asked: u64 },
+    Subscribed { tab: String, request: u64 },
     /// The shared connection has no room for the tab's topics. The tab needs its own connection.
     Full { tab: String },
     /// An event.
-    News { place: Option<JournalPosition>, event: Event },
-    /// The connection is alive, and all events up to `place` were sent.
-    Beat { place: Option<JournalPosition> },
+    Event { position: Option<JournalPosition>, event: Event },
+    /// The connection is alive, and all events up to `position` were sent.
+    Beat { position: Option<JournalPosition> },
     /// The state of the connection: `lost` is the time at which it failed, in milliseconds since
     /// 1970.
     Connection { lost: Option<i64> },
@@ -52,23 +52,23 @@ pub(super) struct Channel {
 
 impl Channel {
     /// Returns `None` if the browser or the page has no broadcast channel or no locks.
-    pub(super) fn open(hear: impl Fn(TabMessage) + 'static) -> Option<Self> {
+    pub(super) fn open(on_message: impl Fn(TabMessage) + 'static) -> Option<Self> {
         locks()?;
         let channel = BroadcastChannel::new(CHANNEL_NAME).ok()?;
-        let hear = Closure::<dyn FnMut(_)>::new(move |message: MessageEvent| {
+        let on_message = Closure::<dyn FnMut(_)>::new(move |message: MessageEvent| {
             // A message that cannot be parsed is of another version.
-            if let Some(word) =
+            if let Some(message) =
                 message.data().as_string().and_then(|text| serde_json::from_str(&text).ok())
             {
-                hear(word);
+                on_message(message);
             }
         });
-        channel.set_onmessage(Some(hear.as_ref().unchecked_ref()));
-        Some(Self { channel, _listener: hear })
+        channel.set_onmessage(Some(on_message.as_ref().unchecked_ref()));
+        Some(Self { channel, _listener: on_message })
     }
 
-    pub(super) fn say(&self, word: &TabMessage) {
-        if let Ok(text) = serde_json::to_string(word) {
+    pub(super) fn send(&self, message: &TabMessage) {
+        if let Ok(text) = serde_json::to_string(message) {
             // If the channel is closed, it has no listeners either.
             let _ = self.channel.post_message(&JsValue::from_str(&text));
         }
@@ -104,12 +104,12 @@ pub(super) fn request_lead(
     let options = Object::new();
     let _ = Reflect::set(&options, &JsValue::from_str("steal"), &JsValue::from_bool(steal));
     // This promise never resolves, so the tab keeps the lock until it closes.
-    let held = Closure::once_into_js(move |_: JsValue| {
+    let callback = Closure::once_into_js(move |_: JsValue| {
         lead();
         Promise::new(&mut |_, _| {})
     });
     let Ok(ended) = request
-        .call3(&locks, &JsValue::from_str(CHANNEL_NAME), options.as_ref(), &held)
+        .call3(&locks, &JsValue::from_str(CHANNEL_NAME), options.as_ref(), &callback)
         .and_then(JsCast::dyn_into::<Promise>)
     else {
         return;

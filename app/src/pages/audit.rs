@@ -18,7 +18,7 @@ use crate::addresses;
 use crate::clock::{TimeText, parse_time};
 use crate::codec::AsJson;
 use crate::components::list::{ListAddress, columns_of, refused};
-use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::list_page::{Field, ListOf, ListPage, RowContext};
 use crate::components::notice::problem_in_page;
 use crate::components::{Empty, EquivalentCommands, Feed, FormValues, Icon, icon, load_with_error};
 use crate::failure::{Failure, ServerResult};
@@ -106,9 +106,11 @@ impl ListPage for Entries {
     /// Most entries accompany an event of another object. Sign-ins and changes to people have no
     /// event. They appear with the next one.
     fn follow(self, feed: Feed<AuditPage>) {
-        use_live().hear(vec![Topic::Blueprints, Topic::Reviews, Topic::Nodes], NOW, move |_| {
-            feed.eventually()
-        });
+        use_live().subscribe(
+            vec![Topic::Blueprints, Topic::Reviews, Topic::Nodes],
+            NOW,
+            move |_| feed.eventually(),
+        );
     }
 
     /// The API takes times in milliseconds.
@@ -121,19 +123,23 @@ impl ListPage for Entries {
     }
 
     fn none(self) -> AnyView {
-        view! { <Empty icon=Icon::Audit title="No entries yet"><p>"Gantry records every change and decision here."</p></Empty> }
-            .into_any()
+        view! {
+            <Empty icon=Icon::Audit title="No entries yet">
+                <p>"Gantry records every change and decision here."</p>
+            </Empty>
+        }
+        .into_any()
     }
 
-    fn row(self, entry: Memo<AuditEntry>, with: With<Self>) -> AnyView {
+    fn row(self, entry: Memo<AuditEntry>, with: RowContext<Self>) -> AnyView {
         // An entry never changes. Only its seal is added later.
         let AuditEntry { id, at, name, action, subject, detail, .. } = entry.get_untracked();
         let actor = actor_name(name.as_deref()).to_owned();
-        let asked = name.unwrap_or_else(|| SYSTEM_ACTOR.to_owned());
+        let actor_filter = name.unwrap_or_else(|| SYSTEM_ACTOR.to_owned());
         let link = |word: &str, value: &str| {
             with.listed.with_value(|listed| self.filtered_address(listed, word, value).address())
         };
-        let (by, from_action) = (link("actor", &asked), link("action", &action));
+        let (by, from_action) = (link("actor", &actor_filter), link("action", &action));
         let about = (!subject.is_empty()).then(|| link("subject", &subject));
         let subject = about.map(|about| view! { <a href=about><code>{subject}</code></a> });
         let is_more = detail.as_object().is_none_or(|fields| !fields.is_empty());
@@ -163,20 +169,35 @@ impl ListPage for Entries {
     }
 
     /// The actions on the whole audit. Nothing for readers without the permission.
-    fn below(self, with: With<Self>, _: Callback<()>) -> AnyView {
+    fn below(self, with: RowContext<Self>, _: Callback<()>) -> AnyView {
         let verify = with.listed.with_value(|listed| checking(&listed.address(), 0, ""));
         view! {
             <section class="card" aria-label="Integrity of the chain">
                 <header><h2>"Integrity of the chain"</h2></header>
-                <div class="inside">
-                    <p>"Each sealed entry contains a hash of the entry before it. If an entry is changed or removed later, the chain breaks at that entry."</p>
+                <div class="padded">
+                    <p>
+                        "Each sealed entry contains a hash of the entry before it. If an entry is \
+                         changed or removed later, the chain breaks at that entry."
+                    </p>
                     <div class="buttons">
                         <a class="button" href=verify>{icon(Icon::Check)} "Verify the chain"</a>
-                        <a class="button" href=addresses::AUDIT_EXPORT rel="external" download="gantry-audit.jsonl">{icon(Icon::Download)} "Export sealed entries"</a>
+                        <a
+                            class="button"
+                            href=addresses::AUDIT_EXPORT
+                            rel="external"
+                            download="gantry-audit.jsonl"
+                        >
+                            {icon(Icon::Download)} "Export sealed entries"
+                        </a>
                     </div>
                     <p class="muted">"Verify an export without a server:"</p>
                     <p><code>"gantry audit verify gantry-audit.jsonl"</code></p>
-                    <EquivalentCommands of=move |_: FormValues| vec![api::audit::verify_call(), api::audit::export_call()]/>
+                    <EquivalentCommands
+                        of=move |_: FormValues| vec![
+                            api::audit::verify_call(),
+                            api::audit::export_call()
+                        ]
+                    />
                 </div>
             </section>
         }
@@ -256,7 +277,8 @@ pub fn Audit() -> impl IntoView {
 fn invalid_start(invalid: &str) -> Failure {
     let shown: String = invalid.chars().take(40).collect();
     refused(format!(
-        "Invalid value {shown:?} of `{VERIFY_AFTER_PARAM}`: it must be an entry number. Use 0 to start at the first entry."
+        "Invalid value {shown:?} of `{VERIFY_AFTER_PARAM}`: it must be an entry number. Use 0 to \
+         start at the first entry."
     ))
 }
 
@@ -283,19 +305,30 @@ fn chain_result(found: &ChainView, Check { list, link, .. }: &Check) -> AnyView 
     };
     let text = match broken {
         Some(broken) => format!(
-            "The chain is valid up to entry {far}. The check failed: {broken}. Stored entries were changed. Compare them with an export or a backup."
+            "The chain is valid up to entry {far}. The check failed: {broken}. Stored entries were \
+             changed. Compare them with an export or a backup."
         ),
         None => format!(
-            "Store the last link {} in another place. With it, you can later check that no earlier entry was changed.",
+            "Store the last link {} outside of this database. With it, you can later check that no earlier \
+             entry was changed.",
             found.hash
         ),
     };
     let go_on = found.next.map(|next| {
         let address = checking(list, next, &found.chain.hash.to_string());
-        view! { <a class="button" href=address>"Verify up to " {MAX_VERIFIED_LINKS} " more entries" {icon(Icon::Right)}</a> }
+        view! {
+            <a class="button" href=address>
+                "Verify up to " {MAX_VERIFIED_LINKS} " more entries" {icon(Icon::Right)}
+            </a>
+        }
     });
     let unsealed = (found.unsealed > 0).then(|| {
-        view! { <p class="muted">{found.unsealed} {either(found.unsealed, " entry is", " entries are")} " not sealed yet. Gantry seals new entries within a minute."</p> }
+        view! {
+            <p class="muted">
+                {found.unsealed} {either(found.unsealed, " entry is", " entries are")}
+                " not sealed yet. Gantry seals new entries within a minute."
+            </p>
+        }
     });
     view! {
         <section class="notice" data-state=color role="status" aria-label="Verification result">
@@ -355,7 +388,7 @@ mod tests {
         assert_eq!(
             Check::read(&query(&[("check", "abc")])),
             Some(Err("abc".to_owned())),
-            "it is reported, not ignored"
+            "an invalid value is reported"
         );
         assert_eq!(Check::read(&query(&[("check", "")])), None);
         let other = Entries.filtered_address(&Entries.read(&all), "actor", "bo");

@@ -121,14 +121,14 @@ async fn fetch(listed: ListAddress<BlueprintSort>) -> ServerResult<BlueprintPage
 #[component]
 pub fn Blueprints() -> impl IntoView {
     let query = use_query_map();
-    let wanted = Memo::new(move |_| PageParams::of(|name| query.read().get(name)));
+    let params = Memo::new(move |_| PageParams::of(|name| query.read().get(name)));
     let listed = Memo::new(move |_| listed(&query.read()));
     // The history stays loaded while the comparison changes.
     let line = Memo::new(move |_| listed.read().clone().without_adjacent());
     let targets = Resource::new(move || line.get(), fetch);
     // Created here and not where it is displayed: see `Frame`.
     let compared = Resource::new(
-        move || wanted.with(|wanted| (wanted.pair(), wanted.deployment.clone())),
+        move || params.with(|params| (params.pair(), params.deployment.clone())),
         |(pair, deployment)| async move {
             match pair {
                 Some((from, to)) => server_functions::compare(from, to, deployment).await.map(Some),
@@ -136,13 +136,16 @@ pub fn Blueprints() -> impl IntoView {
             }
         },
     );
-    let say = move |problem: Problem| list_error(&listed.read_untracked(), "blueprints", problem);
+    let show_error =
+        move |problem: Problem| list_error(&listed.read_untracked(), "blueprints", problem);
     view! {
         <Title text="Blueprints"/>
         <div class="head"><h1>"Blueprints"</h1></div>
         {filters(listed, SORTS, fields(listed))}
-        <comparison::ComparisonSection compared line=targets wanted/>
-        {load_with_error(targets, move |first| view! { <Line first wanted listed/> }.into_any(), say)}
+        <comparison::ComparisonSection compared line=targets params/>
+        {load_with_error(targets, move |first| view! {
+            <Line first params listed/>
+        }.into_any(), show_error)}
         <ListCommands of=api::calls::List::Blueprints/>
     }
     .into_any()
@@ -166,29 +169,33 @@ fn fields(listed: Memo<ListAddress<BlueprintSort>>) -> AnyView {
 #[component]
 fn Line(
     first: BlueprintPage,
-    wanted: Memo<PageParams>,
+    params: Memo<PageParams>,
     listed: Memo<ListAddress<BlueprintSort>>,
 ) -> impl IntoView {
-    let here = listed.get_untracked();
-    let of = wanted.read_untracked().deployment.clone();
+    let address = listed.get_untracked();
+    let of = params.read_untracked().deployment.clone();
     let feed = {
-        let here = here.clone();
-        Feed::new(first, move || fetch(here.clone()))
+        let address = address.clone();
+        Feed::new(first, move || fetch(address.clone()))
     };
-    use_live().hear(vec![Topic::Blueprints], NOW, move |_| feed.soon());
+    use_live().subscribe(vec![Topic::Blueprints], NOW, move |_| feed.soon());
     let page = feed.value();
     let list = Memo::new(move |_| page.read().blueprints.clone());
     let head = Memo::new(move |_| page.read().head);
     let is_empty = Memo::new(move |_| list.read().is_empty());
     let next = Memo::new(move |_| page.read().next.clone());
-    let order =
-        if here.order().unwrap_or_default().descending { "newest first" } else { "oldest first" };
+    let order = if address.order().unwrap_or_default().descending {
+        "newest first"
+    } else {
+        "oldest first"
+    };
     let removed_in = page.read_untracked().removed_in;
     let removal_note = removed_in.zip(of.clone()).map(|(target, name)| {
         let text = format!(
-            "Blueprint {target} removed deployment {name}. You can still compare earlier blueprints and open their graphs."
+            "Blueprint {target} removed deployment {name}. You can still compare earlier \
+             blueprints and open their graphs."
         );
-        view! { <p class="inside">{text}</p> }
+        view! { <p class="padded">{text}</p> }
     });
     let can_restore = removed_in.is_none();
     let table = move || {
@@ -196,7 +203,7 @@ fn Line(
             return nothing(&listed.read());
         }
         view! {
-            <table class="table folds blueprint-list">
+            <table class="table responsive blueprint-list">
                 <thead>
                     <tr>
                         <th scope="col" class="number">"Blueprint"</th>
@@ -208,7 +215,15 @@ fn Line(
                         <th scope="col">"Compare"</th>
                     </tr>
                 </thead>
-                <tbody>{rows(list.into(), |target| target.number, move |target| row(target, wanted, head, can_restore))}</tbody>
+                <tbody>
+                    {
+                        rows(
+                            list.into(),
+                            |target| target.number,
+                            move |target| row(target, params, head, can_restore)
+                        )
+                    }
+                </tbody>
             </table>
         }
         .into_any()
@@ -240,7 +255,9 @@ fn nothing(listed: &ListAddress<BlueprintSort>) -> AnyView {
     hidden(listed, "blueprint", "blueprints").unwrap_or_else(|| {
         view! {
             <Empty icon=Icon::Blueprint title="No blueprints yet">
-                <p>"Gantry creates the first blueprint when the server starts for the first time."</p>
+                <p>
+                    "Gantry creates the first blueprint when the server starts for the first time."
+                </p>
             </Empty>
         }
         .into_any()
@@ -249,7 +266,7 @@ fn nothing(listed: &ListAddress<BlueprintSort>) -> AnyView {
 
 fn row(
     target: Memo<BlueprintSummary>,
-    wanted: Memo<PageParams>,
+    params: Memo<PageParams>,
     head: Memo<BlueprintNumber>,
     can_restore: bool,
 ) -> impl IntoView {
@@ -257,9 +274,10 @@ fn row(
     let target = target.get_untracked();
     let number = target.number;
     let about = match target.review {
-        Some(review) => {
-            view! { <a class="main" href=addresses::review(review)><bdi>{target.title.clone()}</bdi></a> }.into_any()
+        Some(review) => view! {
+            <a class="main" href=addresses::review(review)><bdi>{target.title.clone()}</bdi></a>
         }
+        .into_any(),
         None => view! { <bdi>{target.title.clone()}</bdi> }.into_any(),
     };
     let kind = match target.kind {
@@ -282,27 +300,55 @@ fn row(
         BlueprintKind::Change | BlueprintKind::Switch => names(&target.authors),
     };
     let restorable = move || {
-        let wanted = wanted.get();
+        let params = params.get();
         let head = head.get();
-        (can_restore && wanted.deployment.is_some() && number < head).then(
-            || view! { <a href=wanted.with_comparison(head, number).address()>"Restore…"</a> },
+        (can_restore && params.deployment.is_some() && number < head).then(
+            || view! { <a href=params.with_comparison(head, number).address()>"Restore…"</a> },
         )
     };
     view! {
-        <tr data-blueprint=number.0.to_string() data-side=move || selected_side(&wanted.read(), number)>
-            <td data-label="Blueprint" class="number"><a class="main" href=addresses::blueprint(number)>{number.0}</a></td>
+        <tr
+            data-blueprint=number.0.to_string()
+            data-side=move || selected_side(&params.read(), number)
+        >
+            <td data-label="Blueprint" class="number">
+                <a class="main" href=addresses::blueprint(number)>{number.0}</a>
+            </td>
             <td data-label="Title"><div class="about">{about} {on} {kind}</div></td>
             <td data-label="Proposed by">{authors}</td>
             <td data-label="Approved by">{names(&target.approved_by)}</td>
-            <td data-label="Committed" class="muted"><span>{by} ", " <TimeText at=target.at/></span></td>
+            <td data-label="Committed" class="muted">
+                <span>{by} ", " <TimeText at=target.at/></span>
+            </td>
             <td data-label="Hash"><code title=target.root.clone()>{short}</code></td>
             <td data-label="Compare" class="nowrap">
                 <span class="pick">
-                    {pick("from", number, wanted, |wanted, number| PageParams { from: Some(number), ..wanted })}
-                    {pick("to", number, wanted, |wanted, number| PageParams { to: Some(number), ..wanted })}
+                    {
+                        pick(
+                            "from",
+                            number,
+                            params,
+                            |params, number| PageParams { from: Some(number), ..params }
+                        )
+                    }
+                    {
+                        pick(
+                            "to",
+                            number,
+                            params,
+                            |params, number| PageParams { to: Some(number), ..params }
+                        )
+                    }
                     {(number.0 > 1).then(|| {
-                        let changes = move || wanted.read().with_comparison(number.0 - 1, number).address();
-                        view! { <a href=changes aria-label=format!("Changes of blueprint {}", number.0)>"Changes"</a> }
+                        let changes = move || params
+                            .read()
+                            .with_comparison(number.0 - 1, number)
+                            .address();
+                        view! {
+                            <a href=changes aria-label=format!("Changes of blueprint {}", number.0)>
+                                "Changes"
+                            </a>
+                        }
                     })}
                     {restorable}
                 </span>
@@ -316,20 +362,20 @@ fn row(
 fn pick(
     word: &'static str,
     number: BlueprintNumber,
-    wanted: Memo<PageParams>,
+    params: Memo<PageParams>,
     with: fn(PageParams, String) -> PageParams,
 ) -> impl IntoView {
-    let address = move || with(wanted.get(), number.to_string()).address();
+    let address = move || with(params.get(), number.to_string()).address();
     let is_here =
-        move || (wanted.get() == with(wanted.get(), number.to_string())).then_some("true");
+        move || (params.get() == with(params.get(), number.to_string())).then_some("true");
     let label = format!("Compare {word} blueprint {}", number.0);
     view! { <a href=address aria-current=is_here aria-label=label data-noscroll>{word}</a> }
         .into_any()
 }
 
-fn selected_side(wanted: &PageParams, number: BlueprintNumber) -> Option<&'static str> {
+fn selected_side(params: &PageParams, number: BlueprintNumber) -> Option<&'static str> {
     let is = |side: &Option<String>| side.as_deref() == Some(number.to_string().as_str());
-    match (is(&wanted.from), is(&wanted.to)) {
+    match (is(&params.from), is(&params.to)) {
         (true, true) => Some("both"),
         (true, false) => Some("from"),
         (false, true) => Some("to"),
@@ -352,14 +398,14 @@ mod tests {
         assert_eq!(of(&[("deployment", ""), ("from", " ")]), PageParams::default());
         // An invalid cursor stays in the address and is reported.
         assert_eq!(of(&[("before", "x")]).address(), "/blueprints?before=x");
-        let wanted =
+        let params =
             of(&[("deployment", "web"), ("before", "40"), ("from", " 11 "), ("to", "a&b")]);
-        assert_eq!(wanted.address(), "/blueprints?deployment=web&before=40&from=11&to=a%26b");
+        assert_eq!(params.address(), "/blueprints?deployment=web&before=40&from=11&to=a%26b");
         assert_eq!(
-            wanted.with_comparison(BlueprintNumber(3), 4).pair(),
+            params.with_comparison(BlueprintNumber(3), 4).pair(),
             Some(("3".into(), "4".into()))
         );
-        assert_eq!(wanted.comparison().address(), "/blueprints?deployment=web&from=11&to=a%26b");
+        assert_eq!(params.comparison().address(), "/blueprints?deployment=web&from=11&to=a%26b");
         assert_eq!(of(&[("from", "1")]).pair(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The catalog: every imported version of a barclamp, its users, and the parts that it dropped
+//! The catalog: every imported version of a barclamp, its users, and the parts that it removed
 //! since the previous version.
 
 use api::calls::List;
@@ -14,7 +14,7 @@ use crate::clock::TimeText;
 use crate::codec::AsJson;
 use crate::components::action::{on_success, problem_of};
 use crate::components::list::{ListAddress, columns_of};
-use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::list_page::{Field, ListOf, ListPage, RowContext};
 use crate::components::{
     Dialog, DialogHandle, Empty, EquivalentCommands, FormValues, Icon, ProblemNotice, Refused,
     escape_textarea, icon, warnings,
@@ -28,7 +28,7 @@ use crate::request::{answer, signed_in};
 const LONG_DESCRIPTION: usize = 240;
 
 /// The tabs of the catalog. `here` is the current one.
-pub(crate) fn tabs(here: &'static str) -> AnyView {
+pub(crate) fn tabs(current: &'static str) -> AnyView {
     let all = [
         (addresses::CATALOG, "Versions"),
         (addresses::ROLES, "Roles"),
@@ -36,10 +36,19 @@ pub(crate) fn tabs(here: &'static str) -> AnyView {
         (addresses::IMPORTS, "Imports"),
     ];
     let link = |(place, word): (&'static str, &'static str)| {
-        let is_here = (place == here).then_some("page");
-        view! { <a class="button small" class:quiet=is_here.is_none() href=place aria-current=is_here>{word}</a> }
+        let is_current = (place == current).then_some("page");
+        view! {
+            <a class="button small" class:quiet=is_current.is_none() href=place aria-current=is_current>
+                {word}
+            </a>
+        }
     };
-    view! { <nav class="filters" aria-label="Sections of the catalog">{all.map(link).collect_view()}</nav> }.into_any()
+    view! {
+        <nav class="filters" aria-label="Sections of the catalog">
+            {all.map(link).collect_view()}
+        </nav>
+    }
+    .into_any()
 }
 
 columns_of!(Part {
@@ -47,7 +56,7 @@ columns_of!(Part {
     Version "version" "Version",
     Roles "roles" "Roles",
     UsedBy "used_by" "Used by",
-    DroppedParts "dropped_parts" "Dropped parts",
+    RemovedParts "removed_parts" "Removed parts",
     Imported "imported" "Imported",
 });
 
@@ -91,7 +100,7 @@ impl ListPage for Versions {
             Part::Barclamp => Some((BarclampSort::Name, false)),
             Part::Roles => Some((BarclampSort::Roles, true)),
             Part::Imported => Some((BarclampSort::Imported, true)),
-            Part::Version | Part::UsedBy | Part::DroppedParts => None,
+            Part::Version | Part::UsedBy | Part::RemovedParts => None,
         }
     }
 
@@ -108,7 +117,7 @@ impl ListPage for Versions {
         .into_any()
     }
 
-    fn row(self, version: Memo<BarclampVersion>, with: With<Self>) -> AnyView {
+    fn row(self, version: Memo<BarclampVersion>, with: RowContext<Self>) -> AnyView {
         let short = move || version.read().hash.chars().take(8).collect::<String>();
         let used = move || {
             let names = version.read().used_by.clone();
@@ -119,25 +128,35 @@ impl ListPage for Versions {
         };
         let by = move || version.read().by.clone().unwrap_or_else(|| "shipped with Gantry".into());
         let which = view! {
-            <span>{move || version.read().version.clone()} " " <code title=move || version.read().hash.clone()>{short}</code></span>
+            <span>
+                {move || version.read().version.clone()} " "
+                <code title=move || version.read().hash.clone()>{short}</code>
+            </span>
             " "
             {move || warnings::hidden_characters_in_version(&version.read().hidden_characters)}
         };
-        let imported = view! { <span>{by} ", " {move || view! { <TimeText at=version.read().imported/> }}</span> };
+        let imported = view! {
+            <span>{by} ", " {move || view! { <TimeText at=version.read().imported/> }}</span>
+        };
         view! {
             <tr>
-                <td><div><b>{move || version.read().barclamp.to_string()}</b> {move || about(&version.read().description)}</div></td>
+                <td>
+                    <div>
+                        <b>{move || version.read().barclamp.to_string()}</b>
+                        {move || about(&version.read().description)}
+                    </div>
+                </td>
                 {with.cell(Part::Version, "", which)}
                 {with.cell(Part::Roles, "", move || version.read().roles)}
                 {with.cell(Part::UsedBy, "", view! { <span>{used}</span> })}
-                {with.cell(Part::DroppedParts, "", move || lacks(&version.read()))}
+                {with.cell(Part::RemovedParts, "", move || lacks(&version.read()))}
                 {with.cell(Part::Imported, "muted", imported)}
             </tr>
         }
         .into_any()
     }
 
-    fn below(self, with: With<Self>, again: Callback<()>) -> AnyView {
+    fn below(self, with: RowContext<Self>, again: Callback<()>) -> AnyView {
         with.may.then(|| view! { <ImportDialog handle=self.import imported=again/> }).into_any()
     }
 }
@@ -150,7 +169,9 @@ pub fn Catalog() -> impl IntoView {
         <Title text="Catalog"/>
         <div class="head">
             <h1>"Catalog"</h1>
-            <div class="buttons">{list.with_side_content(move |may_import| import_button(may_import, dialog))}</div>
+            <div class="buttons">
+                {list.with_side_content(move |may_import| import_button(may_import, dialog))}
+            </div>
         </div>
         {tabs(addresses::CATALOG)}
         {list.view()}
@@ -161,11 +182,22 @@ pub fn Catalog() -> impl IntoView {
 /// The import button, or the required permission.
 fn import_button(may_import: bool, dialog: DialogHandle) -> AnyView {
     if !may_import {
-        return view! { <small class="muted">"To import a barclamp, you need the permission " {OPERATOR} ". An admin can grant it."</small> }
-            .into_any();
+        return view! {
+            <small class="muted">
+                "To import a barclamp, you need the permission " {OPERATOR}
+                ". An admin can grant it."
+            </small>
+        }
+        .into_any();
     }
     view! {
-        <button class="button" type="button" commandfor="import" command="show-modal" on:click=dialog.on_click()>
+        <button
+            class="button"
+            type="button"
+            commandfor="import"
+            command="show-modal"
+            on:click=dialog.on_click()
+        >
             {icon(Icon::Plus)}
             "Import a barclamp"
         </button>
@@ -183,8 +215,13 @@ fn lacks(version: &BarclampVersion) -> AnyView {
     }
     let lines =
         version.removed_parts.iter().map(|line| view! { <li>{line.clone()}</li> }).collect_view();
-    view! { <div><span class="muted">"since " {before.clone()} ":"</span> <ul class="lacks">{lines}</ul></div> }
-        .into_any()
+    view! {
+        <div>
+            <span class="muted">"since " {before.clone()} ":"</span>
+            <ul class="missing">{lines}</ul>
+        </div>
+    }
+    .into_any()
 }
 
 /// A description. A long one is collapsed to its beginning.
@@ -199,7 +236,10 @@ fn about(text: &str) -> AnyView {
     }
     view! {
         <details class="muted about">
-            <summary>{icon(Icon::Right)} <span class="first">{first} "…"</span> <span class="all">"Show less"</span></summary>
+            <summary>
+                {icon(Icon::Right)} <span class="first">{first} "…"</span>
+                <span class="all">"Show less"</span>
+            </summary>
             <p>{text.to_owned()}</p>
         </details>
     }
@@ -214,32 +254,61 @@ fn ImportDialog(handle: DialogHandle, imported: Callback<()>) -> impl IntoView {
     let result = move || {
         let lines = import.value().get()?.ok()?;
         let lines = lines.into_iter().map(|line| view! { <li>{line}</li> }).collect_view();
-        Some(
-            view! { <div class="notice" data-state="active" role="status">{icon(Icon::Check)} <div><b>"Imported"</b> <ul>{lines}</ul></div></div> },
-        )
+        Some(view! {
+            <div class="notice" data-state="active" role="status">
+                {icon(Icon::Check)} <div><b>"Imported"</b> <ul>{lines}</ul></div>
+            </div>
+        })
     };
     view! {
-        <Dialog id="import" title="Import a barclamp".to_owned() handle=handle wide=true refused=refused.is_here()>
+        <Dialog
+            id="import"
+            title="Import a barclamp".to_owned()
+            handle=handle
+            wide=true
+            refused=refused.is_here()
+        >
             <ActionForm action=import attr:class="form">
                 <div class="body">
                     <p class="muted">
-                        "The import adds to the catalog and changes no deployment. To use a version, add it to a proposal. A barclamp with scripts is a \
+                        "The import adds to the catalog and changes no deployment. To use a \
+                         version, add it to a proposal. A barclamp with scripts is a \
                          folder, which you import with the CLI or API."
                     </p>
                     <div class="field">
                         <label for="import-path">"File name"</label>
-                        <input class="input mono" id="import-path" name="path" required autocomplete="off" spellcheck="false" value=refused.value_or("path", "barclamp.yml")/>
+                        <input
+                            class="input mono"
+                            id="import-path"
+                            name="path" required
+                            autocomplete="off"
+                            spellcheck="false"
+                            value=refused.value_or("path", "barclamp.yml")
+                        />
                     </div>
                     <div class="field">
                         <label for="import-text">"Content"</label>
-                        <textarea class="area code" id="import-text" name="text" required spellcheck="false">{escape_textarea(refused.value_or("text", ""))}</textarea>
+                        <textarea
+                            class="area code"
+                            id="import-text"
+                            name="text" required
+                            spellcheck="false"
+                        >
+                            {escape_textarea(refused.value_or("text", ""))}
+                        </textarea>
                     </div>
                     {result}
                     <ProblemNotice problem=problem_of(import)/>
                     <EquivalentCommands of=move |_: FormValues| vec![api::calls::import()]/>
                 </div>
                 <div class="foot">
-                    <button class="button primary" type="submit" disabled=move || import.pending().get()>"Import"</button>
+                    <button
+                        class="button primary"
+                        type="submit"
+                        disabled=move || import.pending().get()
+                    >
+                        "Import"
+                    </button>
                 </div>
             </ActionForm>
         </Dialog>
@@ -247,7 +316,13 @@ fn ImportDialog(handle: DialogHandle, imported: Callback<()>) -> impl IntoView {
     .into_any()
 }
 
-#[server(name = ReadCatalog, prefix = "/call", endpoint = "catalog", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadCatalog,
+    prefix = "/call",
+    endpoint = "catalog",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn catalog(query: BarclampsQuery) -> ServerResult<CatalogPage> {
     let (request, actor) = signed_in()?;
     answer(request.control.find_barclamps(&actor, &query).await).await

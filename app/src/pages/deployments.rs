@@ -17,7 +17,7 @@ use leptos_meta::Title;
 use crate::addresses;
 use crate::codec::AsJson;
 use crate::components::list::{ListAddress, SORT, columns_of};
-use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::list_page::{Field, ListOf, ListPage, RowContext};
 use crate::components::{Counts, Empty, Feed, Icon, icon};
 use crate::failure::ServerResult;
 use crate::live::{NOW, use_live};
@@ -63,7 +63,11 @@ pub(super) fn tree_link(listed: Memo<ListAddress<DeploymentSort>>) -> impl IntoV
         (!is_default(&listed)).then(|| listed.sorted(DeploymentSort::DEFAULT))
     };
     let link = move || {
-        to_tree().map(|to| view! { <a class="button small" href=to>{icon(Icon::Deployments)} "Show as a tree"</a> })
+        to_tree().map(|to| {
+            view! {
+                <a class="button small" href=to>{icon(Icon::Deployments)} "Show as a tree"</a>
+            }
+        })
     };
     view! { <div class="buttons">{link}</div> }
 }
@@ -138,7 +142,7 @@ impl ListPage for AllDeployments {
 
     /// One topic covers the runs of all deployments, however many there are.
     fn follow(self, feed: Feed<DeploymentPage>) {
-        use_live().hear(
+        use_live().subscribe(
             vec![Topic::Runs, Topic::Blueprints, Topic::Reviews, Topic::Nodes],
             NOW,
             move |_| feed.eventually(),
@@ -154,7 +158,7 @@ impl ListPage for AllDeployments {
         .into_any()
     }
 
-    fn row(self, deployment: Memo<DeploymentSummary>, with: With<Self>) -> AnyView {
+    fn row(self, deployment: Memo<DeploymentSummary>, with: RowContext<Self>) -> AnyView {
         let is_tree = with.listed.with_value(Self::is_tree);
         let board = move || addresses::deployment(&deployment.read().name);
         let page = move || match self {
@@ -164,11 +168,19 @@ impl ListPage for AllDeployments {
         let depth = move || if is_tree { deployment.read().depth } else { 0 };
         let in_progress = move || {
             let (proposal, review) = (deployment.read().proposal, deployment.read().review);
-            let proposed = proposal.map(
-                |_| view! { <a class="pill" data-state="proposed" href=board>{icon(Icon::Proposed)} "PROPOSED"</a> },
-            );
+            let proposed = proposal.map(|_| {
+                view! {
+                    <a class="pill" data-state="proposed" href=board>
+                        {icon(Icon::Proposed)} "PROPOSED"
+                    </a>
+                }
+            });
             let submitted = review.map(|id| {
-                view! { <a class="pill" data-state="warn" href=addresses::review(id)>{icon(Icon::Review)} "in review " {id.0}</a> }
+                view! {
+                    <a class="pill" data-state="warn" href=addresses::review(id)>
+                        {icon(Icon::Review)} "in review " {id.0}
+                    </a>
+                }
             });
             (proposed, submitted)
         };
@@ -181,9 +193,13 @@ impl ListPage for AllDeployments {
                         {move || deep(depth())}
                     </span>
                 </td>
-                {with.cell(Part::Steps, "", move || view! { <Counts counts=deployment.read().steps/> })}
+                {with.cell(Part::Steps, "", move || view! {
+                    <Counts counts=deployment.read().steps/>
+                })}
                 {with.cell(Part::Nodes, "", move || deployment.read().nodes)}
-                {with.cell(Part::OpenChanges, "", view! { <span class="buttons">{in_progress}</span> })}
+                {with.cell(Part::OpenChanges, "", view! {
+                    <span class="buttons">{in_progress}</span>
+                })}
                 {with.cell(Part::Changed, "muted", changed)}
             </tr>
         }
@@ -207,7 +223,13 @@ fn deep(depth: u32) -> Option<impl IntoView> {
     (depth > MAX_INDENT).then(|| view! { " " <small class="muted">"level " {depth}</small> })
 }
 
-#[server(name = ReadDeployments, prefix = "/call", endpoint = "deployments", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadDeployments,
+    prefix = "/call",
+    endpoint = "deployments",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn deployments(query: DeploymentsQuery) -> ServerResult<DeploymentPage> {
     let (request, actor) = signed_in()?;
     answer(request.control.find_deployments(&actor, &query).await).await

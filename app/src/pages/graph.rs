@@ -94,12 +94,27 @@ fn Loaded(first: GraphView, address: Memo<Address>) -> impl IntoView {
     if then.is_none() {
         // One topic covers the runs of all deployments, however many there are.
         let steps = id.map_or(Topic::Runs, Topic::Deployment);
-        use_live().hear(vec![steps, Topic::Blueprints], cursor, move |_| feed.eventually());
+        use_live().subscribe(vec![steps, Topic::Blueprints], cursor, move |_| feed.eventually());
     }
     let links = match (&name, then) {
-        (None, _) => view! { <a class="button small" href=addresses::GRAPHS>{icon(Icon::Deployments)} "By deployment"</a> }.into_any(),
-        (Some(name), Some(_)) => view! { <a class="button small" href=format!("{}?deployment={name}", addresses::BLUEPRINTS)>{icon(Icon::Blueprint)} "Blueprints"</a> }.into_any(),
-        (Some(name), None) => view! { <a class="button small" href=addresses::deployment(name)>{icon(Icon::Deployments)} "Board"</a> }.into_any(),
+        (None, _) => view! {
+            <a class="button small" href=addresses::GRAPHS>
+                {icon(Icon::Deployments)} "By deployment"
+            </a>
+        }
+        .into_any(),
+        (Some(name), Some(_)) => view! {
+            <a class="button small" href=format!("{}?deployment={name}", addresses::BLUEPRINTS)>
+                {icon(Icon::Blueprint)} "Blueprints"
+            </a>
+        }
+        .into_any(),
+        (Some(name), None) => view! {
+            <a class="button small" href=addresses::deployment(name)>
+                {icon(Icon::Deployments)} "Board"
+            </a>
+        }
+        .into_any(),
     };
     view! {
         <Title text=heading.clone()/>
@@ -122,7 +137,13 @@ fn Loaded(first: GraphView, address: Memo<Address>) -> impl IntoView {
     .into_any()
 }
 
-#[server(name = ReadClusterGraph, prefix = "/call", endpoint = "cluster_graph", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadClusterGraph,
+    prefix = "/call",
+    endpoint = "cluster_graph",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn cluster_graph(options: GraphOptions) -> ServerResult<GraphView> {
     let (request, actor) = signed_in()?;
     answer(request.control.cluster_graph(&actor, &options, MissingVertex::Note).await).await

@@ -1,4 +1,4 @@
-//! The import history: every import with added versions, dropped parts and findings in its files.
+//! The import history: every import with added versions, removed parts and findings in its files.
 
 use api::calls::List;
 use api::catalog::{ImportPage, ImportReport, ImportSort, ImportedVersion, ImportsQuery};
@@ -11,7 +11,7 @@ use crate::addresses;
 use crate::clock::TimeText;
 use crate::codec::AsJson;
 use crate::components::list::{ListAddress, columns_of};
-use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::list_page::{Field, ListOf, ListPage, RowContext};
 use crate::components::{Empty, Icon, icon};
 use crate::failure::ServerResult;
 use crate::pages::catalog::tabs;
@@ -24,7 +24,7 @@ const FIRST: usize = 5;
 columns_of!(Part {
     Imported "imported" "Imported",
     Versions "versions" "Versions",
-    DroppedParts "dropped_parts" "Dropped parts",
+    RemovedParts "removed_parts" "Removed parts",
     Findings "findings" "Findings",
 });
 
@@ -66,14 +66,17 @@ impl ListPage for AllImports {
     fn none(self) -> AnyView {
         view! {
             <Empty icon=Icon::Catalog title="No imports yet">
-                <p>"An import adds barclamp versions to the catalog. It does not change any deployment."</p>
+                <p>
+                    "An import adds barclamp versions to the catalog. It does not change any \
+                     deployment."
+                </p>
                 <a class="button" href=addresses::CATALOG>"Open the catalog"</a>
             </Empty>
         }
         .into_any()
     }
 
-    fn row(self, import: Memo<ImportReport>, with: With<Self>) -> AnyView {
+    fn row(self, import: Memo<ImportReport>, with: RowContext<Self>) -> AnyView {
         // An import never changes.
         let ImportReport { at, by, report, .. } = import.get_untracked();
         let by = by.map_or_else(|| "shipped with Gantry".to_owned(), |by| format!("by {by}"));
@@ -81,18 +84,27 @@ impl ListPage for AllImports {
         let lines = |lines: Vec<String>| {
             lines.into_iter().map(|line| view! { <li>{line}</li> }.into_any()).collect()
         };
-        let found = match report.findings {
-            None => view! { <span class="muted">"not recorded"</span> }.into_any(),
-            Some(found) => some(lines(found), "none"),
-        };
+        let found = some(lines(report.findings), "none");
         let left_out = (report.omitted > 0).then(|| {
-            view! { <small class="muted">{format!("{} {} not stored.", many(report.omitted, "line"), either(report.omitted, "was", "were"))}</small> }
+            view! {
+                <small class="muted">
+                    {
+                        format!(
+                            "{} {} not stored.",
+                            many(report.omitted, "line"),
+                            either(report.omitted, "was", "were")
+                        )
+                    }
+                </small>
+            }
         });
         view! {
             <tr>
-                <td data-label="Imported"><span><TimeText at/> <span class="muted">" " {by}</span></span></td>
+                <td data-label="Imported">
+                    <span><TimeText at/> <span class="muted">" " {by}</span></span>
+                </td>
                 {with.cell(Part::Versions, "", some(versions, "none"))}
-                {with.cell(Part::DroppedParts, "", some(lines(report.removed_parts), "none"))}
+                {with.cell(Part::RemovedParts, "", some(lines(report.removed_parts), "none"))}
                 {with.cell(Part::Findings, "", view! { <div>{found} {left_out}</div> })}
             </tr>
         }
@@ -140,7 +152,13 @@ fn some(mut lines: Vec<AnyView>, none: &'static str) -> AnyView {
 }
 
 /// A page of the import history.
-#[server(name = ReadImports, prefix = "/call", endpoint = "imports", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadImports,
+    prefix = "/call",
+    endpoint = "imports",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn imports(query: ImportsQuery) -> ServerResult<ImportPage> {
     let (request, actor) = signed_in()?;
     answer(request.control.imports(&actor, &query).await).await

@@ -8,10 +8,11 @@ pub mod results;
 mod stored;
 
 use api::Allowed;
+use api::JoinPhase;
 use api::limits;
 use api::live::Topic;
 use api::nodes::{
-    HealthCheckView, NodeFacts, NodeNoderole, NodeToken, NodeView, ReportView, SshView,
+    FactSource, HealthCheckView, NodeFacts, NodeNoderole, NodeToken, NodeView, ReportView, SshView,
 };
 use api::runs::RunSummary;
 use engine::ids::{Fqdn, NodeId, actor_name};
@@ -63,27 +64,40 @@ fn NodeContent(first: NodeView) -> impl IntoView {
     let is_ssh = first.connection.ssh.is_some();
     let feed = Feed::new(first, move || server_functions::node(id.to_string()));
     let node = feed.value();
-    let hear = move |events: &[Event]| {
+    let on_events = move |events: &[Event]| {
         if events.iter().any(|event| node.with_untracked(|node| concerns(event, node))) {
             feed.soon();
         }
     };
-    use_live().hear(topics, NOW, hear);
-    let why_not = Signal::derive(move || node.read().may_change.reason().map(str::to_owned));
+    use_live().subscribe(topics, NOW, on_events);
+    let refusal = Signal::derive(move || node.read().may_change.reason().map(str::to_owned));
     view! {
         <Title text=fqdn.clone()/>
         <div class="head">
             <div>
-                <div class="muted"><a href=addresses::deployment(&deployment)>{deployment.to_string()}</a></div>
+                <div class="muted">
+                    <a href=addresses::deployment(&deployment)>{deployment.to_string()}</a>
+                </div>
                 <h1>{fqdn}</h1>
                 <p class="muted">{move || node.read().description.clone()}</p>
             </div>
             <div class="buttons">
-                <Alone node=Signal::derive(move || id) name=Signal::derive(move || node.read().fqdn.clone()) shows=LabelStyle::InFull same_elsewhere=true why_not/>
+                <Alone
+                    node=Signal::derive(move || id)
+                    name=Signal::derive(move || node.read().fqdn.clone())
+                    shows=LabelStyle::InFull
+                    same_elsewhere=true
+                    reason=refusal
+                />
             </div>
         </div>
         <ProblemNotice problem=feed.problem() retry=feed.retry()/>
-        <EquivalentCommands of=move |_: FormValues| vec![api::calls::show_node(&node.read().fqdn), api::calls::propose_on_node(id)]/>
+        <EquivalentCommands
+            of=move |_: FormValues| vec![
+                api::calls::show_node(&node.read().fqdn),
+                api::calls::propose_on_node(id)
+            ]
+        />
         <div class="columns">
             <div class="stack">
                 <NodeStatusCard feed/>
@@ -151,7 +165,7 @@ fn NodeStatusCard(feed: Feed<NodeView>) -> impl IntoView {
     let reasons = move || {
         reasons(&node.read())
             .into_iter()
-            .map(|why| view! { <li>{icon(Icon::Right)} <span>{why}</span></li> })
+            .map(|reason| view! { <li>{icon(Icon::Right)} <span>{reason}</span></li> })
             .collect_view()
     };
     let seen = move || {
@@ -163,7 +177,7 @@ fn NodeStatusCard(feed: Feed<NodeView>) -> impl IntoView {
     let joined = move || {
         let life = node.read().status.clone();
         let since = life.joined_since.map(|since| view! { ", " <TimeText at=since/> });
-        view! { <dt>"Joined"</dt> <dd>{join_phase_text(&life.joined)} {since}</dd> }
+        view! { <dt>"Joined"</dt> <dd>{join_phase_text(life.joined)} {since}</dd> }
     };
     let boot = move || {
         node.read()
@@ -174,15 +188,20 @@ fn NodeStatusCard(feed: Feed<NodeView>) -> impl IntoView {
     };
     let bootenv = move || {
         let text = node.read().status.bootenv.clone();
-        text.map(|text| view! { <dt>"Boot environment"</dt> <dd>{text} " " <small class="muted">"reported by the node"</small></dd> })
+        text.map(|text| {
+            view! {
+                <dt>"Boot environment"</dt>
+                <dd>{text} " " <small class="muted">"reported by the node"</small></dd>
+            }
+        })
     };
     let added =
         node.with_untracked(|node| (actor_name(node.added_by.as_deref()).to_owned(), node.added));
     view! {
         <section class="card" aria-label="State">
             <header>{pill} {since}</header>
-            <div class="inside">
-                <ul class="whys" aria-label="Reasons">{reasons}</ul>
+            <div class="padded">
+                <ul class="reason-list" aria-label="Reasons">{reasons}</ul>
                 <Service feed/>
                 <dl class="facts">
                     {seen}
@@ -204,23 +223,23 @@ fn reasons(node: &NodeView) -> Vec<String> {
     if let Some(out) = &node.status.maintenance {
         let by = actor_name(out.by.as_deref());
         reasons.push(format!(
-            "In maintenance, set by {by}: {}. No new runs start. Steps keep their states, and current \
-             runs finish.",
+            "In maintenance, set by {by}: {}. No new runs start. Steps keep their states, and \
+             current runs finish.",
             out.reason
         ));
     }
     let last = node.health_checks.first();
-    match (node.status.alive, last.filter(|look| !look.message.is_empty())) {
-        (false, Some(look)) => reasons.push(format!("Not reached: {}.", look.message)),
+    match (node.status.alive, last.filter(|check| !check.message.is_empty())) {
+        (false, Some(check)) => reasons.push(format!("Not reached: {}.", check.message)),
         (false, None) if node.connection.ssh.is_some() => {
             reasons.push("No health check yet. Workers check every ten seconds.".into())
         }
-        (true, Some(look)) if look.reached => reasons.push(format!("{}.", look.message)),
+        (true, Some(check)) if check.reached => reasons.push(format!("{}.", check.message)),
         (true, Some(_)) => reasons
             .push(dead_after_text(node.status.threshold.saturating_sub(node.status.contradicting))),
         _ => {}
     }
-    if node.status.alive && node.status.joined != "confirmed" {
+    if node.status.alive && node.status.joined != JoinPhase::Confirmed {
         reasons.push(
             "No run starts until a worker has logged in and checked for running processes.".into(),
         );
@@ -242,11 +261,11 @@ fn dead_after_text(more: u32) -> String {
     }
 }
 
-fn join_phase_text(word: &str) -> &'static str {
-    match word {
-        "confirmed" => "yes: a worker has checked for running processes",
-        "welcomed" => "in progress: a worker must still check for running processes",
-        "nack" => "refused",
+fn join_phase_text(phase: JoinPhase) -> &'static str {
+    match phase {
+        JoinPhase::Confirmed => "yes: a worker has checked for running processes",
+        JoinPhase::Welcomed => "in progress: a worker must still check for running processes",
+        JoinPhase::Nack => "refused",
         _ => "no",
     }
 }
@@ -263,11 +282,33 @@ fn Service(feed: Feed<NodeView>) -> impl IntoView {
     move || {
         may.get().then(|| {
             let (title, hint, label, value) = match is_out.get() {
-                true => ("Reason for the end of maintenance", "New runs can start again.", "End maintenance", "false"),
-                false => ("Reason for maintenance", "No new runs start. Steps keep their states, and current runs finish.", "Start maintenance", "true"),
+                true => (
+                    "Reason for the end of maintenance",
+                    "New runs can start again.",
+                    "End maintenance",
+                    "false",
+                ),
+                false => (
+                    "Reason for maintenance",
+                    "No new runs start. Steps keep their states, \
+                    and current runs finish.",
+                    "Start maintenance",
+                    "true",
+                ),
             };
             let reason = reset_on_success(set, |refused| {
-                view! { <input class="input" id="service-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" placeholder="Reason" value=refused.typed("reason")/> }.into_any()
+                view! {
+                    <input
+                        class="input"
+                        id="service-reason"
+                        name="reason" required
+                        maxlength=MAX_REASON
+                        autocomplete="off"
+                        placeholder="Reason"
+                        value=refused.typed("reason")
+                    />
+                }
+                .into_any()
             });
             view! {
                 <ActionForm action=set attr:class="form">
@@ -281,10 +322,19 @@ fn Service(feed: Feed<NodeView>) -> impl IntoView {
                     <ProblemNotice problem=problem_of(set)/>
                     <EquivalentCommands of=move |typed: FormValues| {
                         let version = node.read().version;
-                        vec![api::calls::set_maintenance(id, version, !is_out.get(), &typed.or("reason", "WHY"))]
+                        vec![
+                            api::calls::set_maintenance(
+                                id,
+                                version,
+                                !is_out.get(),
+                                &typed.or("reason", "WHY")
+                            )
+                        ]
                     }/>
                     <div class="buttons">
-                        <button class="button" type="submit" disabled=move || set.pending().get()>{icon(if value == "true" { Icon::Paused } else { Icon::Run })} {label}</button>
+                        <button class="button" type="submit" disabled=move || set.pending().get()>
+                            {icon(if value == "true" { Icon::Paused } else { Icon::Run })} {label}
+                        </button>
                     </div>
                 </ActionForm>
             }
@@ -295,8 +345,8 @@ fn Service(feed: Feed<NodeView>) -> impl IntoView {
 #[component]
 fn Reached(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
-    let way = Memo::new(move |_| node.read().connection.clone());
-    let ssh = move || way.get().ssh.map(by_ssh);
+    let connection = Memo::new(move |_| node.read().connection.clone());
+    let ssh = move || connection.get().ssh.map(by_ssh);
     let hardware = move || {
         let node = node.read();
         let macs = (!node.macs.is_empty()).then(
@@ -311,22 +361,28 @@ fn Reached(feed: Feed<NodeView>) -> impl IntoView {
     let may = Memo::new(move |_| node.read().may_change.clone());
     view! {
         <section class="card" aria-label="Connection">
-            <header><h2>"Connection"</h2> <span class="muted">{move || way.read().transport.clone()}</span></header>
-            <div class="inside">
+            <header>
+                <h2>"Connection"</h2>
+                <span class="muted">{move || connection.read().transport.clone()}</span>
+            </header>
+            <div class="padded">
                 <dl class="facts">
                     {ssh}
                     <dt>"Root folder"</dt>
-                    <dd><code>{move || way.read().root.clone()}</code></dd>
+                    <dd><code>{move || connection.read().root.clone()}</code></dd>
                     {hardware}
                 </dl>
             </div>
             <details class="fold">
-                <summary>{icon(Icon::Right)} "Hints" <span class="muted">"data for roles before their first run"</span></summary>
-                <div class="inside">{move || view! { <DataView value=hints.get()/> }}</div>
+                <summary>
+                    {icon(Icon::Right)} "Hints"
+                    <span class="muted">"data for roles before their first run"</span>
+                </summary>
+                <div class="padded">{move || view! { <DataView value=hints.get()/> }}</div>
             </details>
             {move || match may.get() {
                 Allowed::Yes => view! { <Change feed/> }.into_any(),
-                Allowed::No { reason } => view! { <p class="inside muted">{reason}</p> }.into_any(),
+                Allowed::No { reason } => view! { <p class="padded muted">{reason}</p> }.into_any(),
             }}
         </section>
     }
@@ -337,7 +393,13 @@ fn by_ssh(ssh: SshView) -> impl IntoView {
     let version = (ssh.key_version != 1).then(|| format!(", version {}", ssh.key_version));
     view! {
         <dt>"Addresses"</dt>
-        <dd><ol class="plain">{ssh.addresses.into_iter().map(|address| view! { <li><code>{address}</code></li> }).collect_view()}</ol></dd>
+        <dd>
+            <ol class="plain">
+                {ssh.addresses.into_iter().map(|address| view! {
+                    <li><code>{address}</code></li>
+                }).collect_view()}
+            </ol>
+        </dd>
         <dt>"Port, user"</dt>
         <dd><code>{ssh.port}</code> ", " <code>{ssh.user}</code></dd>
         <dt>"Key"</dt>
@@ -361,36 +423,76 @@ fn Change(feed: Feed<NodeView>) -> impl IntoView {
         feed.now();
     });
     let (id, before) = (now.id, now.clone());
-    let record = now.record;
-    let way = record.then(|| connection_fields(&now));
+    let record = now.record_only;
+    let connection = record.then(|| connection_fields(&now));
     let hints = record.then(|| hints_field(&now));
     let propose = (!record).then(|| view! { <ProposeConnection now=now.clone()/> });
     view! {
         <details class="fold" open=is_refused>
             <summary>{icon(Icon::Right)} "Edit node"</summary>
-            <div class="inside">
+            <div class="padded">
                 <ActionForm action=change attr:class="form">
                     <input type="hidden" name="node" value=now.id.to_string()/>
                     <input type="hidden" name="version" value=move || version.get().to_string()/>
                     <div class="field">
                         <label for="change-description">"Description"</label>
-                        <input class="input" id="change-description" name="description" maxlength=limits::DESCRIPTION autocomplete="off" value=now.description.clone()/>
+                        <input
+                            class="input"
+                            id="change-description"
+                            name="description"
+                            maxlength=limits::DESCRIPTION
+                            autocomplete="off"
+                            value=now.description.clone()
+                        />
                     </div>
                     <div class="field">
                         <label for="change-mac">"MAC addresses"</label>
-                        <input class="input mono" id="change-mac" name="mac" autocomplete="off" spellcheck="false" value=now.macs.join(" ")/>
+                        <input
+                            class="input mono"
+                            id="change-mac"
+                            name="mac"
+                            autocomplete="off"
+                            spellcheck="false"
+                            value=now.macs.join(" ")
+                        />
                     </div>
                     <div class="field">
                         <label for="change-serial">"Serial number"</label>
-                        <input class="input mono" id="change-serial" name="serial" maxlength="200" autocomplete="off" spellcheck="false" value=now.serial.clone()/>
+                        <input
+                            class="input mono"
+                            id="change-serial"
+                            name="serial"
+                            maxlength="200"
+                            autocomplete="off"
+                            spellcheck="false"
+                            value=now.serial.clone()
+                        />
                     </div>
                     {hints}
-                    {way}
+                    {connection}
                     <ProblemNotice problem=problem_of(change)/>
-                    <EquivalentCommands of=move |typed: FormValues| vec![api::calls::change_node(id, version.get(), changed(typed, &before))]/>
+                    <EquivalentCommands
+                        of=move |typed: FormValues| vec![
+                            api::calls::change_node(id, version.get(), changed(typed, &before))
+                        ]
+                    />
                     <div class="buttons">
-                        <button class="button" type="submit" disabled=move || change.pending().get()>{icon(Icon::Check)} "Save"</button>
-                        <span role="status" aria-live="polite" class="muted">{move || change.value().read().as_ref().is_some_and(|done| done.is_ok()).then_some("Saved.")}</span>
+                        <button
+                            class="button"
+                            type="submit"
+                            disabled=move || change.pending().get()
+                        >
+                            {icon(Icon::Check)} "Save"
+                        </button>
+                        <span role="status" aria-live="polite" class="muted">
+                            {
+                                move || change.value()
+                                    .read()
+                                    .as_ref()
+                                    .is_some_and(|done| done.is_ok())
+                                    .then_some("Saved.")
+                            }
+                        </span>
                     </div>
                 </ActionForm>
             </div>
@@ -421,9 +523,9 @@ fn changed(typed: FormValues, before: &NodeView) -> Map<String, Value> {
     {
         change.insert("hints".into(), hints);
     }
-    let way = changed_connection(typed, before);
-    if !way.is_empty() {
-        change.insert("connection".into(), way.into());
+    let connection = changed_connection(typed, before);
+    if !connection.is_empty() {
+        change.insert("connection".into(), connection.into());
     }
     if change.is_empty() {
         change.insert("description".into(), "TEXT".into());
@@ -433,10 +535,10 @@ fn changed(typed: FormValues, before: &NodeView) -> Map<String, Value> {
 
 /// As [`changed`], for the connection.
 fn changed_connection(typed: FormValues, before: &NodeView) -> Map<String, Value> {
-    let mut way = Map::new();
+    let mut change = Map::new();
     let mut put = |field: &str, name: &str, was: Value, read: fn(String) -> Value| {
         let now = Some(typed.get(field)).filter(|now| !now.is_empty()).map(read);
-        way.extend(now.filter(|now| *now != was).map(|now| (name.to_owned(), now)));
+        change.extend(now.filter(|now| *now != was).map(|now| (name.to_owned(), now)));
     };
     let number = |text: String| text.parse::<i64>().map_or(Value::String(text), Value::from);
     put("root", "root", before.connection.root.clone().into(), Value::from);
@@ -449,7 +551,7 @@ fn changed_connection(typed: FormValues, before: &NodeView) -> Map<String, Value
         put("key_version", "key_version", ssh.key_version.into(), number);
         put("host_key", "host_key", ssh.host_key.clone().into(), Value::from);
     }
-    way
+    change
 }
 
 fn hints_field(now: &NodeView) -> AnyView {
@@ -457,7 +559,16 @@ fn hints_field(now: &NodeView) -> AnyView {
     view! {
         <div class="field">
             <label for="change-hints">"Hints"</label>
-            <textarea class="area code" id="change-hints" name="hints" rows="4" spellcheck="false" autocomplete="off">{escape_textarea(text)}</textarea>
+            <textarea
+                class="area code"
+                id="change-hints"
+                name="hints"
+                rows="4"
+                spellcheck="false"
+                autocomplete="off"
+            >
+                {escape_textarea(text)}
+            </textarea>
             <span class="hint">"A JSON object."</span>
         </div>
     }
@@ -473,16 +584,27 @@ fn ProposeConnection(now: NodeView) -> impl IntoView {
     view! {
         <details class="fold" open=is_refused>
             <summary>{icon(Icon::Right)} "Propose a new connection"</summary>
-            <div class="inside">
+            <div class="padded">
                 <ActionForm action=propose attr:class="form">
                     <input type="hidden" name="node" value=id.to_string()/>
                     {hints_field(&now)}
                     {connection_fields(&now)}
-                    <span class="hint">"The node is in a blueprint, so its connection and hints change only after a review."</span>
+                    <span class="hint">
+                        "The node is in a blueprint, so its connection and hints change only after \
+                         a review."
+                    </span>
                     <ProblemNotice problem=problem_of(propose)/>
-                    <EquivalentCommands of=move |_: FormValues| vec![api::calls::propose_on_node(id)]/>
+                    <EquivalentCommands
+                        of=move |_: FormValues| vec![api::calls::propose_on_node(id)]
+                    />
                     <div class="buttons">
-                        <button class="button" type="submit" disabled=move || propose.pending().get()>{icon(Icon::Proposed)} "Propose the change"</button>
+                        <button
+                            class="button"
+                            type="submit"
+                            disabled=move || propose.pending().get()
+                        >
+                            {icon(Icon::Proposed)} "Propose the change"
+                        </button>
                     </div>
                 </ActionForm>
             </div>
@@ -497,30 +619,75 @@ fn connection_fields(now: &NodeView) -> impl IntoView + use<> {
         view! {
             <div class="field">
                 <label for="change-address">"Addresses"</label>
-                <input class="input mono" id="change-address" name="address" required autocomplete="off" spellcheck="false" value=ssh.addresses.join(" ")/>
+                <input
+                    class="input mono"
+                    id="change-address"
+                    name="address" required
+                    autocomplete="off"
+                    spellcheck="false"
+                    value=ssh.addresses.join(" ")
+                />
                 <span class="hint">"Host names or IP addresses, tried in this order."</span>
             </div>
             <div class="field">
                 <label for="change-port">"Port"</label>
-                <input class="input mono" id="change-port" name="port" required inputmode="numeric" autocomplete="off" value=ssh.port.to_string()/>
+                <input
+                    class="input mono"
+                    id="change-port"
+                    name="port" required
+                    inputmode="numeric"
+                    autocomplete="off"
+                    value=ssh.port.to_string()
+                />
             </div>
             <div class="field">
                 <label for="change-user">"User"</label>
-                <input class="input mono" id="change-user" name="user" required autocomplete="off" spellcheck="false" value=ssh.user/>
+                <input
+                    class="input mono"
+                    id="change-user"
+                    name="user" required
+                    autocomplete="off"
+                    spellcheck="false"
+                    value=ssh.user
+                />
             </div>
             <div class="field">
                 <label for="change-key">"Key"</label>
-                <input class="input mono" id="change-key" name="key" required autocomplete="off" spellcheck="false" value=ssh.key/>
+                <input
+                    class="input mono"
+                    id="change-key"
+                    name="key" required
+                    autocomplete="off"
+                    spellcheck="false"
+                    value=ssh.key
+                />
                 <span class="hint">"The name of the secret that contains the private key."</span>
             </div>
             <div class="field">
                 <label for="change-key-version">"Key version"</label>
-                <input class="input mono" id="change-key-version" name="key_version" required inputmode="numeric" autocomplete="off" value=ssh.key_version.to_string()/>
+                <input
+                    class="input mono"
+                    id="change-key-version"
+                    name="key_version" required
+                    inputmode="numeric"
+                    autocomplete="off"
+                    value=ssh.key_version.to_string()
+                />
             </div>
             <div class="field">
                 <label for="change-host-key">"Host key"</label>
-                <input class="input mono" id="change-host-key" name="host_key" required autocomplete="off" spellcheck="false" value=ssh.host_key/>
-                <span class="hint">"The output of " <code>"ssh-keyscan -t ed25519 HOST"</code> " after the host name. Workers accept no other key."</span>
+                <input
+                    class="input mono"
+                    id="change-host-key"
+                    name="host_key" required
+                    autocomplete="off"
+                    spellcheck="false"
+                    value=ssh.host_key
+                />
+                <span class="hint">
+                    "The output of " <code>"ssh-keyscan -t ed25519 HOST"</code>
+                    " after the host name. Workers accept no other key."
+                </span>
             </div>
         }
     });
@@ -528,44 +695,53 @@ fn connection_fields(now: &NodeView) -> impl IntoView + use<> {
         {ssh}
         <div class="field">
             <label for="change-root">"Root folder"</label>
-            <input class="input mono" id="change-root" name="root" autocomplete="off" spellcheck="false" value=root/>
+            <input
+                class="input mono"
+                id="change-root"
+                name="root"
+                autocomplete="off"
+                spellcheck="false"
+                value=root
+            />
         </div>
     }
     .into_any()
 }
 
 /// Each address that a health check tried, with its result, and further output.
-fn check_details(look: &HealthCheckView) -> impl IntoView + use<> {
+fn check_details(check: &HealthCheckView) -> impl IntoView + use<> {
     let line = |address: String, text: String| {
-        view! { <div><code>{address}</code> " " <small class="why">{text}</small></div> }
+        view! { <div><code>{address}</code> " " <small class="reason">{text}</small></div> }
     };
     // A check that found no address to try has only a message.
-    if look.tried.is_empty() {
-        return line(look.address.clone(), look.message.clone()).into_any();
+    if check.tried.is_empty() {
+        return line(check.address.clone(), check.message.clone()).into_any();
     }
-    let several = look.tried.len() > 1;
-    let tried = look.tried.iter().map(|tried| {
+    let several = check.tried.len() > 1;
+    let tried = check.tried.iter().map(|tried| {
         let text =
             if tried.reached && several { "reached".to_owned() } else { tried.error.clone() };
         line(tried.address.clone(), text)
     });
-    let entered = look.tried.iter().any(|tried| tried.reached);
-    let beyond = (entered && !look.message.is_empty())
-        .then(|| view! { <small class="why">{look.message.clone()}</small> });
+    let entered = check.tried.iter().any(|tried| tried.reached);
+    let beyond = (entered && !check.message.is_empty())
+        .then(|| view! { <small class="reason">{check.message.clone()}</small> });
     view! { {tried.collect_view()} {beyond} }.into_any()
 }
 
 #[component]
 fn HealthChecks(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
-    let looks = Memo::new(move |_| node.read().health_checks.clone());
+    let checks = Memo::new(move |_| node.read().health_checks.clone());
     let all = addresses::node_health_checks(&node.read_untracked().fqdn);
     view! {
         <section class="card" aria-label="Health checks">
-            <header><h2 class="grow">"Last health checks"</h2> <a href=all>"All health checks"</a></header>
-            {move || match looks.read().is_empty() {
-                true => view! { <p class="inside muted">"No health checks yet."</p> }.into_any(),
-                false => health_check_table(looks.get()).into_any(),
+            <header>
+                <h2 class="grow">"Last health checks"</h2> <a href=all>"All health checks"</a>
+            </header>
+            {move || match checks.read().is_empty() {
+                true => view! { <p class="padded muted">"No health checks yet."</p> }.into_any(),
+                false => health_check_table(checks.get()).into_any(),
             }}
         </section>
     }
@@ -582,20 +758,20 @@ fn health_check_result(reached: bool) -> impl IntoView {
 }
 
 /// Health checks, newest first.
-fn health_check_table(looks: Vec<HealthCheckView>) -> impl IntoView {
-    let row = |look: HealthCheckView| {
+fn health_check_table(checks: Vec<HealthCheckView>) -> impl IntoView {
+    let row = |check: HealthCheckView| {
         view! {
             <tr>
-                <td><TimeText at=look.at/></td>
-                <td data-label="Result">{health_check_result(look.reached)}</td>
-                <td data-label="Address and error">{check_details(&look)}</td>
-                <td data-label="Duration" class="num">{look.duration_ms} " ms"</td>
-                <td data-label="Worker" class="muted">{look.by}</td>
+                <td><TimeText at=check.at/></td>
+                <td data-label="Result">{health_check_result(check.reached)}</td>
+                <td data-label="Address and error">{check_details(&check)}</td>
+                <td data-label="Duration" class="num">{check.duration_ms} " ms"</td>
+                <td data-label="Worker" class="muted">{check.by}</td>
             </tr>
         }
     };
     view! {
-        <table class="table folds">
+        <table class="table responsive">
             <thead>
                 <tr>
                     <th scope="col">"When"</th>
@@ -605,7 +781,7 @@ fn health_check_table(looks: Vec<HealthCheckView>) -> impl IntoView {
                     <th scope="col">"Worker"</th>
                 </tr>
             </thead>
-            <tbody>{looks.into_iter().map(row).collect_view()}</tbody>
+            <tbody>{checks.into_iter().map(row).collect_view()}</tbody>
         </table>
     }
     .into_any()
@@ -616,7 +792,7 @@ fn Facts(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let facts = Memo::new(move |_| node.read().facts.clone());
     let of = |stored: NodeFacts| {
-        let who = match stored.source.strip_prefix("role ") {
+        let who = match &stored.role {
             Some(role) => format!("reported by role {role}"),
             None => "reported by the node".into(),
         };
@@ -624,9 +800,11 @@ fn Facts(feed: Feed<NodeView>) -> impl IntoView {
             stored.run.map(|run| view! { ", " <a href=addresses::run(run)>"run " {run.0}</a> });
         view! {
             <details class="fold" open>
-                <summary>{icon(Icon::Right)} {who} <span class="muted"><TimeText at=stored.at/></span></summary>
-                <div class="inside">
-                    <p class="muted">{source_label(&stored.source)} {run}</p>
+                <summary>
+                    {icon(Icon::Right)} {who} <span class="muted"><TimeText at=stored.at/></span>
+                </summary>
+                <div class="padded">
+                    <p class="muted">{source_label(stored.source)} {run}</p>
                     <DataView value=stored.facts/>
                 </div>
             </details>
@@ -636,7 +814,12 @@ fn Facts(feed: Feed<NodeView>) -> impl IntoView {
         <section class="card" aria-label="Facts">
             <header><h2>"Facts"</h2></header>
             {move || facts.read().is_empty().then(|| view! {
-                <p class="inside muted"><span>"No facts yet. Bind the role " <b>"facts"</b> " to the node, or create a token so that the node can report facts."</span></p>
+                <p class="padded muted">
+                    <span>
+                        "No facts yet. Bind the role " <b>"facts"</b>
+                        " to the node, or create a token so that the node can report facts."
+                    </span>
+                </p>
             })}
             {move || facts.get().into_iter().map(of).collect_view()}
         </section>
@@ -644,10 +827,10 @@ fn Facts(feed: Feed<NodeView>) -> impl IntoView {
     .into_any()
 }
 
-fn source_label(source: &str) -> &'static str {
+fn source_label(source: FactSource) -> &'static str {
     match source {
-        "node" => "Reported by the machine itself, not verified",
-        _ => "Collected by a role on the node",
+        FactSource::Node => "Reported by the machine itself, not verified",
+        FactSource::Role => "Collected by a role on the node",
     }
 }
 
@@ -656,7 +839,9 @@ fn graph_link(node: &NodeView) -> impl IntoView + use<> {
     let graph = addresses::node_graph(&node.deployment, &node.fqdn);
     let deployment = node.deployment.to_string();
     view! {
-        <p class="inside muted">"The node has more noderoles. " <a href=graph>"Graph of " {deployment}</a></p>
+        <p class="padded muted">
+            "The node has more noderoles. " <a href=graph>"Graph of " {deployment}</a>
+        </p>
     }
     .into_any()
 }
@@ -676,17 +861,27 @@ fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
             <li>
                 <a href=addresses::noderole(carried.id) title=title>
                     <span data-state=carried.state.as_str()>{mark(carried.state)}</span>
-                    <span class="clip"><b>{carried.role.to_string()}</b> " in " {carried.deployment.to_string()}</span>
-                    <span class="muted">{carried.state.label()} ", " <TimeText at=carried.since/></span>
+                    <span class="clip">
+                        <b>{carried.role.to_string()}</b> " in " {carried.deployment.to_string()}
+                    </span>
+                    <span class="muted">
+                        {carried.state.label()} ", " <TimeText at=carried.since/>
+                    </span>
                 </a>
             </li>
         }
     };
     view! {
         <section class="card" aria-label="Noderoles">
-            <header><h2>"Noderoles"</h2> <span class="muted grow">{count}</span> <a href=all>"All"</a></header>
+            <header>
+                <h2>"Noderoles"</h2> <span class="muted grow">{count}</span> <a href=all>"All"</a>
+            </header>
             <div>
-                {move || list.read().is_empty().then(|| view! { <p class="inside muted">"No noderoles yet. Bind roles on the board of a deployment."</p> })}
+                {move || list.read().is_empty().then(|| view! {
+                    <p class="padded muted">
+                        "No noderoles yet. Bind roles on the board of a deployment."
+                    </p>
+                })}
                 <ul class="link-list">{move || list.get().into_iter().map(line).collect_view()}</ul>
                 {more}
             </div>
@@ -708,8 +903,13 @@ fn Runs(feed: Feed<NodeView>) -> impl IntoView {
             <li>
                 <a href=addresses::run(run.id)>
                     <RunPill state=run.state/>
-                    <span class="clip">"run " {run.id.0} " of " <b>{run.role.to_string()}</b>{action_pill(&run.action)}</span>
-                    <span class="muted"><Elapsed from to=run.ended/> ", " <TimeText at=run.queued/></span>
+                    <span class="clip">
+                        "run " {run.id.0} " of " <b>{run.role.to_string()}</b>
+                        {action_pill(&run.action)}
+                    </span>
+                    <span class="muted">
+                        <Elapsed from to=run.ended/> ", " <TimeText at=run.queued/>
+                    </span>
                 </a>
             </li>
         }
@@ -722,7 +922,9 @@ fn Runs(feed: Feed<NodeView>) -> impl IntoView {
                 <a href=results>"Results"</a>
             </header>
             <div>
-                {move || runs.read().is_empty().then(|| view! { <p class="inside muted">"No runs yet."</p> })}
+                {move || runs.read().is_empty().then(|| view! {
+                    <p class="padded muted">"No runs yet."</p>
+                })}
                 <ul class="link-list">{move || runs.get().into_iter().map(line).collect_view()}</ul>
             </div>
         </section>
@@ -744,23 +946,49 @@ fn NodeReports(feed: Feed<NodeView>) -> impl IntoView {
     on_success(revoke, move |()| feed.now());
     let message = |report: ReportView| {
         let text = (!report.value.is_empty()).then(|| view! { <code>{report.value}</code> });
-        view! { <li><b>{report_label(&report.kind)}</b> " " {text} " " <span class="muted"><TimeText at=report.at/> ", " {report.token} " " {report.address}</span></li> }
+        view! {
+            <li>
+                <b>{report_label(&report.kind)}</b> " " {text} " "
+                <span class="muted">
+                    <TimeText at=report.at/> ", " {report.token} " " {report.address}
+                </span>
+            </li>
+        }
     };
     view! {
         <section class="card" aria-label="Reports and tokens">
             <header><h2>"Reports and tokens"</h2></header>
-            <div class="inside">
-                <p class="muted">"With a token of its own, the machine can report its start-up, shutdown, boot environment and facts. Workers verify a reported start-up or shutdown with a health check."</p>
-                <ul class="plain">{move || reports.get().into_iter().map(message).collect_view()}</ul>
-                {move || reports.read().is_empty().then(|| view! { <p class="muted">"No reports yet."</p> })}
+            <div class="padded">
+                <p class="muted">
+                    "With a token of its own, the machine can report its start-up, shutdown, boot \
+                     environment and facts. Workers verify a reported start-up or shutdown with a \
+                     health check."
+                </p>
+                <ul class="plain">
+                    {move || reports.get().into_iter().map(message).collect_view()}
+                </ul>
+                {move || reports.read().is_empty().then(|| view! {
+                    <p class="muted">"No reports yet."</p>
+                })}
                 <h3>"Tokens"</h3>
-                {move || tokens.read().is_empty().then(|| view! { <p class="muted">"No tokens yet."</p> })}
-                <ul class="plain tokens">{move || tokens.get().into_iter().map(|token| token_row(token, id, may.get(), revoke)).collect_view()}</ul>
+                {move || tokens.read().is_empty().then(|| view! {
+                    <p class="muted">"No tokens yet."</p>
+                })}
+                <ul class="plain tokens">
+                    {
+                        move || tokens.get()
+                            .into_iter()
+                            .map(|token| token_row(token, id, may.get(), revoke))
+                            .collect_view()
+                    }
+                </ul>
                 <ProblemNotice problem=problem_of(revoke)/>
                 {move || may.get().then(|| view! { <CreateTokenForm feed/> })}
                 <EquivalentCommands of=move |_: FormValues| {
                     let holding = tokens.get().into_iter().filter(|token| token.valid);
-                    holding.map(|token| api::calls::revoke_node_token(id, token.id)).collect::<Vec<_>>()
+                    holding.map(
+                        |token| api::calls::revoke_node_token(id, token.id)
+                    ).collect::<Vec<_>>()
                 }/>
             </div>
         </section>
@@ -805,7 +1033,14 @@ fn token_row(
                 <ActionForm action=revoke>
                     <input type="hidden" name="node" value=node.to_string()/>
                     <input type="hidden" name="token" value=token.id.to_string()/>
-                    <button class="button quiet small" type="submit" aria-label=label.clone() title=label>{icon(Icon::Cross)} "Revoke"</button>
+                    <button
+                        class="button quiet small"
+                        type="submit"
+                        aria-label=label.clone()
+                        title=label
+                    >
+                        {icon(Icon::Cross)} "Revoke"
+                    </button>
                 </ActionForm>
             })}
         </li>
@@ -816,46 +1051,68 @@ fn token_row(
 /// Creates a token and shows it once.
 #[component]
 fn CreateTokenForm(feed: Feed<NodeView>) -> impl IntoView {
-    let mint = ServerAction::<CreateNodeToken>::new();
-    on_success(mint, move |_| feed.now());
-    let last = last_of(mint);
+    let create = ServerAction::<CreateNodeToken>::new();
+    on_success(create, move |_| feed.now());
+    let last = last_of(create);
     let id = feed.value().read_untracked().id;
     let made = move || {
         last.get().map(|made| {
             view! {
                 <div class="notice" role="status">
                     <p>"Copy the token to the machine now. It is shown only once."</p>
-                    <pre class="data" tabindex="0" role="group" aria-label="Token">{made.token}</pre>
+                    <pre class="data" tabindex="0" role="group" aria-label="Token">
+                        {made.token}
+                    </pre>
                 </div>
             }
         })
     };
-    let fields = reset_on_success(mint, move |refused| {
+    let fields = reset_on_success(create, move |refused| {
         view! {
             <div class="field">
                 <label for="token-name">"New token"</label>
-                <input class="input" id="token-name" name="name" required maxlength=limits::NODE_TOKEN_NAME autocomplete="off" placeholder="Purpose" value=refused.typed("name")/>
+                <input
+                    class="input"
+                    id="token-name"
+                    name="name" required
+                    maxlength=limits::NODE_TOKEN_NAME
+                    autocomplete="off"
+                    placeholder="Purpose"
+                    value=refused.typed("name")
+                />
             </div>
             <div class="field">
                 <label for="token-days">"Validity in days"</label>
-                <input class="input mono" id="token-days" name="days" inputmode="numeric" autocomplete="off" placeholder=limits::DEFAULT_TOKEN_DAYS value=refused.typed("days")/>
+                <input
+                    class="input mono"
+                    id="token-days"
+                    name="days"
+                    inputmode="numeric"
+                    autocomplete="off"
+                    placeholder=limits::DEFAULT_TOKEN_DAYS
+                    value=refused.typed("days")
+                />
             </div>
-            <ProblemNotice problem=problem_of(mint)/>
+            <ProblemNotice problem=problem_of(create)/>
             <EquivalentCommands of=move |typed: FormValues| {
                 let days = typed.get("days").parse().unwrap_or(limits::DEFAULT_TOKEN_DAYS);
-                vec![api::calls::mint_node_token(id, &typed.or("name", "NAME"), days)]
+                vec![api::calls::create_node_token(id, &typed.or("name", "NAME"), days)]
             }/>
         }
         .into_any()
     });
     view! {
-        <p class="no-scripts muted">"To create a token without JavaScript, use POST /api/v1/nodes/ID/tokens."</p>
-        <ActionForm action=mint attr:class="form needs-scripts">
+        <p class="no-scripts muted">
+            "To create a token without JavaScript, use POST /api/v1/nodes/ID/tokens."
+        </p>
+        <ActionForm action=create attr:class="form needs-scripts">
             <input type="hidden" name="node" value=id.to_string()/>
             {fields}
             {made}
             <div class="buttons">
-                <button class="button" type="submit" disabled=move || mint.pending().get()>{icon(Icon::Plus)} "Create token"</button>
+                <button class="button" type="submit" disabled=move || create.pending().get()>
+                    {icon(Icon::Plus)} "Create token"
+                </button>
             </div>
         </ActionForm>
     }
@@ -870,7 +1127,8 @@ fn DeleteNodeForm(feed: Feed<NodeView>) -> impl IntoView {
     let is_refused = Refused::of(take).is_here();
     let navigate = use_navigate();
     on_success(take, move |()| navigate(addresses::NODES, NavigateOptions::default()));
-    let may = Memo::new(move |_| node.with(|node| node.record && node.may_change.is_allowed()));
+    let may =
+        Memo::new(move |_| node.with(|node| node.record_only && node.may_change.is_allowed()));
     let id = node.read_untracked().id;
     move || {
         may.get().then(|| {
@@ -878,14 +1136,25 @@ fn DeleteNodeForm(feed: Feed<NodeView>) -> impl IntoView {
                 <section class="card" aria-label="Delete node">
                     <details class="fold" open=is_refused>
                         <summary>{icon(Icon::Right)} "Delete node…"</summary>
-                        <div class="inside">
+                        <div class="padded">
                             <ActionForm action=take attr:class="form">
                                 <input type="hidden" name="node" value=id.to_string()/>
-                                <p class="muted">"The node is in no blueprint, so you can delete its record without a review. Its tokens are revoked."</p>
+                                <p class="muted">
+                                    "The node is in no blueprint, so you can delete its record \
+                                     without a review. Its tokens are revoked."
+                                </p>
                                 <ProblemNotice problem=problem_of(take)/>
-                                <EquivalentCommands of=move |_: FormValues| vec![api::calls::delete_node(id)]/>
+                                <EquivalentCommands
+                                    of=move |_: FormValues| vec![api::calls::delete_node(id)]
+                                />
                                 <div class="buttons">
-                                    <button class="button danger" type="submit" disabled=move || take.pending().get()>{icon(Icon::Delete)} "Delete node"</button>
+                                    <button
+                                        class="button danger"
+                                        type="submit"
+                                        disabled=move || take.pending().get()
+                                    >
+                                        {icon(Icon::Delete)} "Delete node"
+                                    </button>
                                 </div>
                             </ActionForm>
                         </div>

@@ -118,7 +118,7 @@ impl Draft {
                     put.problem,
                     edits::server_functions::edit(id, version, put.edits.clone()),
                     move |_| {
-                        put.tell();
+                        put.notify();
                         self.announcement.try_set(put.done);
                         self.feed.now();
                     },
@@ -157,18 +157,20 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
         discard: ServerAction::new(),
         gone: RwSignal::new(false),
     };
-    let hear = move |_: &[_]| {
+    let on_events = move |_: &[_]| {
         if !untrack(|| draft.is_discarded()) {
             feed.soon();
         }
     };
-    use_live().hear(vec![Topic::Proposal(id), Topic::Blueprints], cursor, hear);
+    use_live().subscribe(vec![Topic::Proposal(id), Topic::Blueprints], cursor, on_events);
     let view = draft.value();
     let in_review = move || {
         let id = view.read().proposal.review?;
-        Some(
-            view! { <a class="pill" data-state="warn" href=addresses::review(id)>{icon(Icon::Review)} "in review " {id.0}</a> },
-        )
+        Some(view! {
+            <a class="pill" data-state="warn" href=addresses::review(id)>
+                {icon(Icon::Review)} "in review " {id.0}
+            </a>
+        })
     };
     view! {
         <Title text=format!("Proposal on {name}")/>
@@ -178,7 +180,13 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
                     let name = view.read().scope.deployment.clone();
                     view! { <a href=addresses::deployment(&name)>{name.to_string()}</a> }
                 }}</div>
-                <h1><bdi>{name}</bdi> " " <span class="pill" data-state="proposed">{icon(Icon::Proposed)} "PROPOSED"</span> " " {move || in_review()}</h1>
+                <h1>
+                    <bdi>{name}</bdi> " "
+                    <span class="pill" data-state="proposed">
+                        {icon(Icon::Proposed)} "PROPOSED"
+                    </span>
+                    " " {move || in_review()}
+                </h1>
             </div>
             <div class="buttons">
                 <button
@@ -198,7 +206,10 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
             </div>
         </div>
         <ProblemNotice problem=feed.problem() retry=feed.retry()/>
-        <ProblemNotice problem=draft.problem dismiss=Callback::new(move |()| draft.problem.set(None))/>
+        <ProblemNotice
+            problem=draft.problem
+            dismiss=Callback::new(move |()| draft.problem.set(None))
+        />
         {move || troubles(&view.read())}
         <div class="columns">
             <div class="stack">
@@ -211,7 +222,9 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
             </div>
         </div>
         <EditDialog draft/>
-        <div class="unseen" role="status" aria-live="polite">{move || draft.announcement.get()}</div>
+        <div class="visually-hidden" role="status" aria-live="polite">
+            {move || draft.announcement.get()}
+        </div>
     }
     .into_any()
 }
@@ -230,7 +243,10 @@ fn troubles(view: &NodeProposal) -> impl IntoView + use<> {
             <div class="notice refused" data-state="warn" role="alert">
                 {icon(Icon::Undo)}
                 <div>
-                    <b><a href=addresses::review(back.before)>"Review " {back.before.0}</a> " was closed because its base changed"</b>
+                    <b>
+                        <a href=addresses::review(back.before)>"Review " {back.before.0}</a>
+                        " was closed because its base changed"
+                    </b>
                     {reasons(back)}
                 </div>
             </div>
@@ -253,10 +269,12 @@ fn NoderoleTable(draft: Draft) -> impl IntoView {
     let view = draft.value();
     let line = move |role: NodeRole| {
         let (key, proposed) = (StoredValue::new(role.noderole.clone()), role.proposed);
+        let runs_remove = role.runs_remove;
         let act = move |shape: Icon, words: &'static str, about: fn(NoderoleOnNode) -> About| {
             let ask = move |_| {
                 if let Some(on) = untrack(|| draft.named()) {
-                    draft.ask(about(NoderoleOnNode { on, noderole: key.get_value() }));
+                    let noderole = key.get_value();
+                    draft.ask(about(NoderoleOnNode { on, noderole, runs_remove }));
                 }
             };
             view! {
@@ -280,7 +298,9 @@ fn NoderoleTable(draft: Draft) -> impl IntoView {
                     " "
                     <span class="muted">"in " {role.deployment.to_string()}</span>
                     " "
-                    {proposed.then(|| view! { <span class="pill" data-state="proposed">{icon(Icon::Proposed)} "new"</span> })}
+                    {proposed.then(|| view! {
+                        <span class="pill" data-state="proposed">{icon(Icon::Proposed)} "new"</span>
+                    })}
                 </span>
                 <span class="buttons">
                     {act(Icon::Data, "Edit data", About::Data)}
@@ -293,7 +313,7 @@ fn NoderoleTable(draft: Draft) -> impl IntoView {
     let list = move || {
         let noderoles = view.read().noderoles.clone();
         if noderoles.is_empty() {
-            return view! { <p class="inside muted">"No roles are bound to this node yet."</p> }
+            return view! { <p class="padded muted">"No roles are bound to this node yet."</p> }
                 .into_any();
         }
         view! { <ul class="noderoles">{noderoles.into_iter().map(line).collect_view()}</ul> }
@@ -301,7 +321,10 @@ fn NoderoleTable(draft: Draft) -> impl IntoView {
     };
     view! {
         <section class="card" aria-labelledby="noderoles-title">
-            <header><h2 id="noderoles-title">"Noderoles"</h2> <span class="muted">"after the commit"</span></header>
+            <header>
+                <h2 id="noderoles-title">"Noderoles"</h2>
+                <span class="muted">"after the commit"</span>
+            </header>
             {move || list()}
         </section>
     }
@@ -319,7 +342,13 @@ fn EditDialog(draft: Draft) -> impl IntoView {
         about.get().map(|about| about.form(draft.pen(), taken))
     };
     view! {
-        <Dialog id="about" title=title handle=draft.dialog wide=wide closed=Callback::new(move |()| about.set(None))>
+        <Dialog
+            id="about"
+            title=title
+            handle=draft.dialog
+            wide=wide
+            closed=Callback::new(move |()| about.set(None))
+        >
             {move || form()}
         </Dialog>
     }
@@ -359,7 +388,11 @@ fn Bind(draft: Draft) -> impl IntoView {
     let options = move || {
         let choices = view.read().choices.clone();
         let option = |(n, choice): (usize, api::views::node_proposal::NodeChoice)| {
-            view! { <option value=n.to_string() selected=move || place.get() == n>{choice.role.to_string()} " (" {choice.name.to_string()} ")"</option> }
+            view! {
+                <option value=n.to_string() selected=move || place.get() == n>
+                    {choice.role.to_string()} " (" {choice.name.to_string()} ")"
+                </option>
+            }
         };
         choices.into_iter().enumerate().map(option).collect_view()
     };
@@ -367,25 +400,36 @@ fn Bind(draft: Draft) -> impl IntoView {
     view! {
         <section class="card" aria-labelledby="bind-title">
             <header><h2 id="bind-title">"Bind a role"</h2></header>
-            <form class="inside acts" on:submit=bind>
+            <form class="padded actions" on:submit=bind>
                 <div class="field">
                     <label for="bind-role">"Role and deployment"</label>
                     <select
                         class="input"
                         id="bind-role"
                         disabled=nothing
-                        on:change=move |event| place.set(event_target_value(&event).parse().unwrap_or_default())
+                        on:change=move |event| place.set(
+                            event_target_value(&event).parse().unwrap_or_default()
+                        )
                     >
                         {move || options()}
                     </select>
-                    <span class="hint">"Gantry also adds the roles that this role requires. No other node changes."</span>
+                    <span class="hint">
+                        "Gantry also adds the roles that this role requires. No other node changes."
+                    </span>
                 </div>
                 <Outcome of=request/>
-                <button class="button" type="submit" disabled=move || nothing() || draft.is_off() || !request.is_ready() aria-describedby="why-not-edit">
+                <button
+                    class="button"
+                    type="submit"
+                    disabled=move || nothing() || draft.is_off() || !request.is_ready()
+                    aria-describedby="no-edit-reason"
+                >
                     {icon(Icon::Plus)}
                     "Bind role"
                 </button>
-                <small class="muted" id="why-not-edit">{move || view.read().may_edit.reason().map(str::to_owned)}</small>
+                <small class="muted" id="no-edit-reason">
+                    {move || view.read().may_edit.reason().map(str::to_owned)}
+                </small>
             </form>
         </section>
     }
@@ -393,8 +437,8 @@ fn Bind(draft: Draft) -> impl IntoView {
 }
 
 /// `Undo “bind n6 to app”`.
-fn named(verb: &str, what: Option<&String>) -> String {
-    what.map_or_else(|| verb.to_owned(), |what| format!("{verb} “{what}”"))
+fn named(verb: &str, edit: Option<&String>) -> String {
+    edit.map_or_else(|| verb.to_owned(), |edit| format!("{verb} “{edit}”"))
 }
 
 /// The edits, with undo and redo.
@@ -430,7 +474,12 @@ fn EditList(draft: Draft) -> impl IntoView {
         view! {
             <li class:undone=edit.undone>
                 <span class="muted num">{edit.seq}</span>
-                <span>{edit.text} {edit.undone.then(|| view! { <span class="unseen">" (undone)"</span> })}</span>
+                <span>
+                    {edit.text}
+                    {edit.undone.then(|| view! {
+                        <span class="visually-hidden">" (undone)"</span>
+                    })}
+                </span>
                 <span class="muted">{edit.actor} ", " <TimeText at=edit.at/> {undo_state}</span>
             </li>
         }
@@ -440,27 +489,59 @@ fn EditList(draft: Draft) -> impl IntoView {
         if edits.is_empty() {
             return view! {
                 <Empty icon=Icon::Proposed title="No edits yet">
-                    <p>"Bind or unbind a role. Nothing runs before another person approves the change."</p>
+                    <p>
+                        "Bind or unbind a role. Nothing runs before another person approves the \
+                         change."
+                    </p>
                 </Empty>
             }
             .into_any();
         }
-        view! { <ol class="node-edits" tabindex="0" aria-label="Edits, oldest first">{edits.into_iter().map(line).collect_view()}</ol> }
-            .into_any()
+        view! {
+            <ol class="node-edits" tabindex="0" aria-label="Edits, oldest first">
+                {edits.into_iter().map(line).collect_view()}
+            </ol>
+        }
+        .into_any()
     };
     view! {
         <section class="card" aria-labelledby="edits-title">
-            <header><h2 id="edits-title">"Edits"</h2> <span class="muted">{move || Some(by(&view.read().proposal)).filter(|by| !by.is_empty()).map(|by| format!("by {by}"))}</span></header>
+            <header>
+                <h2 id="edits-title">"Edits"</h2>
+                <span class="muted">
+                    {
+                        move || Some(by(&view.read().proposal))
+                            .filter(|by| !by.is_empty())
+                            .map(|by| format!("by {by}"))
+                    }
+                </span>
+            </header>
             {move || list()}
             <JoinNotice joining go/>
-            <div class="inside buttons">
+            <div class="padded buttons">
                 <ActionForm action=undo>
                     <Which draft/>
-                    <button class="button quiet undo" type="submit" disabled=move || view.read().proposal.undo.is_none() || draft.is_off() on:click=ask(Step::Undo)>{icon(Icon::Undo)} <span>{move || named("Undo", view.read().proposal.undo.as_ref())}</span></button>
+                    <button
+                        class="button quiet undo"
+                        type="submit"
+                        disabled=move || view.read().proposal.undo.is_none() || draft.is_off()
+                        on:click=ask(Step::Undo)
+                    >
+                        {icon(Icon::Undo)}
+                        <span>{move || named("Undo", view.read().proposal.undo.as_ref())}</span>
+                    </button>
                 </ActionForm>
                 <ActionForm action=redo>
                     <Which draft/>
-                    <button class="button quiet undo" type="submit" disabled=move || view.read().proposal.redo.is_none() || draft.is_off() on:click=ask(Step::Redo)>{icon(Icon::Redo)} <span>{move || named("Redo", view.read().proposal.redo.as_ref())}</span></button>
+                    <button
+                        class="button quiet undo"
+                        type="submit"
+                        disabled=move || view.read().proposal.redo.is_none() || draft.is_off()
+                        on:click=ask(Step::Redo)
+                    >
+                        {icon(Icon::Redo)}
+                        <span>{move || named("Redo", view.read().proposal.redo.as_ref())}</span>
+                    </button>
                 </ActionForm>
             </div>
             <ProblemNotice problem=problem_of(undo)/>
@@ -468,8 +549,12 @@ fn EditList(draft: Draft) -> impl IntoView {
             <EquivalentCommands of=move |_: FormValues| {
                 let view = view.read();
                 let proposal = &view.proposal;
-                let undo = proposal.undo.as_ref().map(|_| api::calls::undo(proposal.id, proposal.version));
-                let redo = proposal.redo.as_ref().map(|_| api::calls::redo(proposal.id, proposal.version));
+                let undo = proposal.undo.as_ref().map(
+                    |_| api::calls::undo(proposal.id, proposal.version)
+                );
+                let redo = proposal.redo.as_ref().map(
+                    |_| api::calls::redo(proposal.id, proposal.version)
+                );
                 undo.into_iter().chain(redo).collect::<Vec<_>>()
             }/>
         </section>
@@ -508,13 +593,26 @@ fn Review(draft: Draft) -> impl IntoView {
     view! {
         <section class="card" aria-labelledby="review-title">
             <header><h2 id="review-title">"Review"</h2></header>
-            <ActionForm action=submit attr:class="inside acts">
+            <ActionForm action=submit attr:class="padded actions">
                 <Which draft/>
                 <div class="field">
                     <label for="proposal-title">"Title"</label>
-                    <input class="input" id="proposal-title" name="title" required maxlength=limits::TITLE autocomplete="off" value=title/>
+                    <input
+                        class="input"
+                        id="proposal-title"
+                        name="title" required
+                        maxlength=limits::TITLE
+                        autocomplete="off"
+                        value=title
+                    />
                 </div>
-                <button class="button primary wide" type="submit" disabled=move || nothing() || draft.is_off() || submit.pending().get()>"Submit for review"</button>
+                <button
+                    class="button primary wide"
+                    type="submit"
+                    disabled=move || nothing() || draft.is_off() || submit.pending().get()
+                >
+                    "Submit for review"
+                </button>
                 <ProblemNotice problem=problem_of(submit)/>
                 <EquivalentCommands of=move |typed: FormValues| {
                     let view = view.read();
@@ -523,10 +621,16 @@ fn Review(draft: Draft) -> impl IntoView {
                     vec![api::calls::submit(id, version, &title), api::calls::discard(id, version)]
                 }/>
             </ActionForm>
-            <ActionForm action=discard attr:class="inside acts">
+            <ActionForm action=discard attr:class="padded actions">
                 <Which draft/>
-                <button class="button danger wide" type="submit" disabled=move || draft.is_off()>{icon(Icon::Delete)} "Discard proposal"</button>
-                {move || gone.get().then(|| view! { <p role="status">"The proposal was discarded. " <a href=addresses::NODES>"All nodes"</a></p> })}
+                <button class="button danger wide" type="submit" disabled=move || draft.is_off()>
+                    {icon(Icon::Delete)} "Discard proposal"
+                </button>
+                {move || gone.get().then(|| view! {
+                    <p role="status">
+                        "The proposal was discarded. " <a href=addresses::NODES>"All nodes"</a>
+                    </p>
+                })}
                 <ProblemNotice problem=problem_of(discard)/>
             </ActionForm>
         </section>
@@ -534,7 +638,13 @@ fn Review(draft: Draft) -> impl IntoView {
     .into_any()
 }
 
-#[server(name = ReadNodeProposal, prefix = "/call", endpoint = "node_proposal", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadNodeProposal,
+    prefix = "/call",
+    endpoint = "node_proposal",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn node_proposal(id: ProposalId) -> ServerResult<NodeProposal> {
     let (request, actor) = signed_in()?;
     answer(request.control.node_proposal(&actor, id).await).await

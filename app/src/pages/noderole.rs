@@ -21,7 +21,8 @@ use crate::addresses;
 use crate::clock::{Elapsed, TimeText};
 use crate::codec::AsJson;
 use crate::components::action::{act, on_success, problem_of};
-use crate::components::json::{DataEditor, DataView, Draft};
+use crate::components::draft::Draft;
+use crate::components::json::{DataEditor, DataView};
 use crate::components::provenance::ProvenanceTable;
 use crate::components::rows::counted;
 use crate::components::{
@@ -31,9 +32,10 @@ use crate::components::{
 use crate::failure::{Failure, ServerResult};
 use crate::live::{Event, NOW, use_live};
 use crate::pages::edits::{
-    self, Alone, EditContext, EditForm, LabelStyle, Outcome, Put, SubmitButton, says,
+    self, Alone, EditContext, EditForm, LabelStyle, Outcome, Put, SubmitButton, author_notice,
 };
 use crate::pages::node::has_page;
+use crate::piece;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
 use crate::validation::Purpose;
@@ -49,7 +51,11 @@ pub fn NoderolePage() -> impl IntoView {
             <Title text=title.clone()/>
             <div class="head">
                 <div>
-                    <div class="muted"><a href=addresses::deployment(&first.deployment)>{first.deployment.to_string()}</a></div>
+                    <div class="muted">
+                        <a href=addresses::deployment(&first.deployment)>
+                            {first.deployment.to_string()}
+                        </a>
+                    </div>
                     <h1>{title}</h1>
                 </div>
             </div>
@@ -74,8 +80,12 @@ fn missing() -> Failure {
     .into()
 }
 
+piece::pieces! {
+    noderole_panel(first: NoderoleView, edited: Callback<()>) details(first, edited);
+}
+
 /// The details of a noderole, for the panel next to a board.
-pub(crate) fn details(first: NoderoleView, edited: Callback<()>) -> impl IntoView {
+fn details(first: NoderoleView, edited: Callback<()>) -> impl IntoView {
     view! { <Details first edited/> }
 }
 
@@ -89,13 +99,13 @@ fn Details(
     let (id, deployment) = (first.id, first.deployment_id);
     let feed = Feed::new(first, move || noderole(id));
     let noderole = feed.value();
-    let hear = move |events: &[Event]| {
+    let on_events = move |events: &[Event]| {
         if events.iter().any(|event| noderole.with_untracked(|noderole| concerns(event, noderole)))
         {
             feed.soon();
         }
     };
-    use_live().hear(vec![Topic::Deployment(deployment), Topic::Blueprints], NOW, hear);
+    use_live().subscribe(vec![Topic::Deployment(deployment), Topic::Blueprints], NOW, on_events);
 
     let below = noderole
         .with_untracked(|noderole| addresses::dependents_graph(&noderole.deployment, noderole.id));
@@ -109,8 +119,17 @@ fn Details(
             </div>
             <div class="stack">
                 <Attempts noderole/>
-                <Around title="Dependencies" none="No dependencies." list=Memo::new(move |_| noderole.read().parents.clone())/>
-                <Around title="Dependents" none="No dependents." list=Memo::new(move |_| noderole.read().children.clone()) all=below/>
+                <Around
+                    title="Dependencies"
+                    none="No dependencies."
+                    list=Memo::new(move |_| noderole.read().parents.clone())
+                />
+                <Around
+                    title="Dependents"
+                    none="No dependents."
+                    list=Memo::new(move |_| noderole.read().children.clone())
+                    all=below
+                />
             </div>
         </div>
     }
@@ -142,10 +161,10 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
     let noderole = feed.value();
     let state = Signal::derive(move || noderole.read().state);
     let reasons = move || {
-        let reasons = noderole.read().why.clone();
+        let reasons = noderole.read().reasons.clone();
         reasons
             .into_iter()
-            .map(|why| view! { <li>{icon(Icon::Right)} <span>{why}</span></li> })
+            .map(|reason| view! { <li>{icon(Icon::Right)} <span>{reason}</span></li> })
             .collect_view()
     };
     let error = move || {
@@ -166,12 +185,18 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
         <section class="card" aria-label="State">
             <header>
                 <StatePill state/>
-                <span class="muted">"for " {move || view! { <Elapsed from=noderole.read().since to=None/> }}</span>
-                {move || (noderole.read().state != StepState::Active).then(|| view! { <a href=addresses::pending_on(&noderole.read().fqdn)>"Pending steps on this node"</a> })}
+                <span class="muted">
+                    "for " {move || view! { <Elapsed from=noderole.read().since to=None/> }}
+                </span>
+                {move || (noderole.read().state != StepState::Active).then(|| view! {
+                    <a href=addresses::pending_on(&noderole.read().fqdn)>
+                        "Pending steps on this node"
+                    </a>
+                })}
             </header>
-            <div class="inside">
+            <div class="padded">
                 {error}
-                <ul class="whys" aria-label="Reasons">{reasons}</ul>
+                <ul class="reason-list" aria-label="Reasons">{reasons}</ul>
                 <RetryForm feed/>
                 <dl class="facts">
                     <dt>"Desired"</dt>
@@ -185,7 +210,9 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
                             node=Signal::derive(move || noderole.read().node)
                             name=Signal::derive(move || noderole.read().fqdn.clone())
                             shows=LabelStyle::WithoutName
-                            why_not=Signal::derive(move || noderole.read().may_propose.reason().map(str::to_owned))
+                            reason=Signal::derive(
+                                move || noderole.read().may_propose.reason().map(str::to_owned)
+                            )
                         />
                     </dd>
                     <dt>"Deployment"</dt>
@@ -195,10 +222,17 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
                     }}</dd>
                     {move || {
                         let limits = noderole.read().limits.clone();
-                        limits.into_iter().map(|limit| view! { <dt>{limit.name}</dt> <dd>{limit.value}</dd> }).collect_view()
+                        limits.into_iter().map(|limit| view! {
+                            <dt>{limit.name}</dt> <dd>{limit.value}</dd>
+                        }).collect_view()
                     }}
                     <dt>"Role"</dt>
-                    <dd>{move || noderole.read().description.clone()} " " <code class="muted" title="Hash of the role's content">{move || noderole.read().role_hash.clone()}</code></dd>
+                    <dd>
+                        {move || noderole.read().description.clone()} " "
+                        <code class="muted" title="Hash of the role's content">
+                            {move || noderole.read().role_hash.clone()}
+                        </code>
+                    </dd>
                 </dl>
             </div>
         </section>
@@ -210,45 +244,61 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
 #[component]
 fn CheckOfRole(noderole: RwSignal<NoderoleView>) -> impl IntoView {
     let check = Memo::new(move |_| noderole.read().check.clone());
-    let show = |check: NoderoleCheck| {
-        let (color, shape, word) = match check.state {
-            CheckState::Passing if check.passes => ("active", Icon::Active, "passes"),
-            CheckState::Passing => ("warn", Icon::Warn, "overdue"),
-            CheckState::Failing => ("error", Icon::Error, "fails"),
-            CheckState::Unknown => ("todo", Icon::Todo, "not run yet"),
+    let show =
+        |check: NoderoleCheck| {
+            let (color, shape, word) = match check.state {
+                CheckState::Passing if check.passes => ("active", Icon::Active, "passes"),
+                CheckState::Passing => ("warn", Icon::Warn, "overdue"),
+                CheckState::Failing => ("error", Icon::Error, "fails"),
+                CheckState::Unknown => ("todo", Icon::Todo, "not run yet"),
+            };
+            let effect = match check.policy.on_failure {
+                OnFailure::Rerun => "the step runs again, once",
+                OnFailure::Report => "the step is in error until it passes",
+            };
+            let failures = many(check.policy.failures, "failure");
+            let last = check.checked.map(|at| view! {
+            <dt>"Last run"</dt> <dd><TimeText at/> {format!(", {} ms", check.duration_ms)}</dd>
+        });
+            let output = (!check.detail.is_empty()).then(|| {
+                view! {
+                    <pre class="error" tabindex="0" aria-label="Output of the check">
+                        {check.detail}
+                    </pre>
+                }
+            });
+            view! {
+                <section class="card" aria-label="Check">
+                    <header>
+                        <h2>"Check"</h2>
+                        <span class="pill" data-state=color>{icon(shape)} {word}</span>
+                    </header>
+                    <div class="padded">
+                        {output}
+                        <dl class="facts">
+                            <dt>"Script"</dt>
+                            <dd><code>{check.script}</code></dd>
+                            {last}
+                            <dt>"Failures in a row"</dt>
+                            <dd>{check.failures}</dd>
+                            <dt>"Interval"</dt>
+                            <dd>
+                                {
+                                    format!(
+                                        "{} s, at most {} s each",
+                                        check.policy.interval,
+                                        check.policy.timeout
+                                    )
+                                }
+                            </dd>
+                            <dt>"After " {failures}</dt>
+                            <dd>{effect}</dd>
+                        </dl>
+                    </div>
+                </section>
+            }
+            .into_any()
         };
-        let effect = match check.policy.on_failure {
-            OnFailure::Rerun => "the step runs again, once",
-            OnFailure::Report => "the step is in error until it passes",
-        };
-        let failures = many(check.policy.failures, "failure");
-        let last = check.checked.map(|at| view! { <dt>"Last run"</dt> <dd><TimeText at/> {format!(", {} ms", check.duration_ms)}</dd> });
-        let output = (!check.detail.is_empty())
-            .then(|| view! { <pre class="error" tabindex="0" aria-label="Output of the check">{check.detail}</pre> });
-        view! {
-            <section class="card" aria-label="Check">
-                <header>
-                    <h2>"Check"</h2>
-                    <span class="pill" data-state=color>{icon(shape)} {word}</span>
-                </header>
-                <div class="inside">
-                    {output}
-                    <dl class="facts">
-                        <dt>"Script"</dt>
-                        <dd><code>{check.script}</code></dd>
-                        {last}
-                        <dt>"Failures in a row"</dt>
-                        <dd>{check.failures}</dd>
-                        <dt>"Interval"</dt>
-                        <dd>{format!("{} s, at most {} s each", check.policy.interval, check.policy.timeout)}</dd>
-                        <dt>"After " {failures}</dt>
-                        <dd>{effect}</dd>
-                    </dl>
-                </div>
-            </section>
-        }
-        .into_any()
-    };
     move || check.get().map(show)
 }
 
@@ -268,7 +318,7 @@ fn RetryForm(feed: Feed<NoderoleView>) -> impl IntoView {
     let reason = Refused::of(retry).typed("reason");
     on_success(retry, move |()| feed.now());
     let failed = Memo::new(move |_| noderole.read().state == StepState::Error);
-    let why_not = Memo::new(move |_| noderole.read().may_retry.reason().map(str::to_owned));
+    let refusal = Memo::new(move |_| noderole.read().may_retry.reason().map(str::to_owned));
     let id = noderole.read_untracked().id.to_string();
     move || {
         failed.get().then(|| {
@@ -278,13 +328,36 @@ fn RetryForm(feed: Feed<NoderoleView>) -> impl IntoView {
                     <input type="hidden" name="noderole" value=id/>
                     <div class="field">
                         <label for="retry-reason">"Reason for the retry"</label>
-                        <input class="input" id="retry-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" placeholder="Why the step should succeed now" value=reason disabled=move || why_not.read().is_some()/>
-                        <span class="hint">{move || why_not.get().unwrap_or_else(|| "A retry uses the same blueprint and needs no review. To change the data, use a proposal.".into())}</span>
+                        <input
+                            class="input"
+                            id="retry-reason"
+                            name="reason" required
+                            maxlength=MAX_REASON
+                            autocomplete="off"
+                            placeholder="Why the step should succeed now"
+                            value=reason
+                            disabled=move || refusal.read().is_some()
+                        />
+                        <span class="hint">
+                            {move || refusal.get().unwrap_or_else(|| "A retry uses the same \
+                                blueprint and needs no review. To change the data, use a \
+                                proposal.".into())}
+                        </span>
                     </div>
                     <ProblemNotice problem=problem_of(retry)/>
-                    <EquivalentCommands of=move |typed: FormValues| vec![api::calls::retry(noderole.read().id, &typed.or("reason", "WHY"))]/>
+                    <EquivalentCommands
+                        of=move |typed: FormValues| vec![
+                            api::calls::retry(noderole.read().id, &typed.or("reason", "WHY"))
+                        ]
+                    />
                     <div class="buttons">
-                        <button class="button" type="submit" disabled=move || why_not.read().is_some() || retry.pending().get()>{icon(Icon::Rerun)} "Retry"</button>
+                        <button
+                            class="button"
+                            type="submit"
+                            disabled=move || refusal.read().is_some() || retry.pending().get()
+                        >
+                            {icon(Icon::Rerun)} "Retry"
+                        </button>
                     </div>
                 </ActionForm>
             }
@@ -299,20 +372,34 @@ fn Data(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     let layers = Memo::new(move |_| noderole.read().layers.clone());
     let id = noderole.read_untracked().id;
     let wall = Memo::new(move |_| noderole.read().output.clone());
-    let layer = |layer: DataLayer| view! { <h3>{layer.source}</h3> <DataView value=layer.value/> };
+    let layer =
+        |layer: DataLayer| view! { <h3>{layer.source.label()}</h3> <DataView value=layer.value/> };
     view! {
         <section class="card" aria-label="Data">
             <details class="fold" open>
-                <summary>{icon(Icon::Right)} "Data" <span class="muted">"all sources merged"</span></summary>
-                {move || view! { <ProvenanceTable values=provenance.get() all=noderole.read().values place=addresses::noderole_values(id)/> }}
+                <summary>
+                    {icon(Icon::Right)} "Data" <span class="muted">"all sources merged"</span>
+                </summary>
+                {move || view! {
+                    <ProvenanceTable
+                        values=provenance.get()
+                        all=noderole.read().values
+                        place=addresses::noderole_values(id)
+                    />
+                }}
             </details>
             <details class="fold">
                 <summary>{icon(Icon::Right)} "Data by source"</summary>
-                <div class="inside">{move || layers.get().into_iter().map(layer).collect_view()}</div>
+                <div class="padded">
+                    {move || layers.get().into_iter().map(layer).collect_view()}
+                </div>
             </details>
             <details class="fold">
-                <summary>{icon(Icon::Right)} "Output" <span class="muted">"values that the last successful run added"</span></summary>
-                <div class="inside">{move || view! { <DataView value=wall.get()/> }}</div>
+                <summary>
+                    {icon(Icon::Right)} "Output"
+                    <span class="muted">"values that the last successful run added"</span>
+                </summary>
+                <div class="padded">{move || view! { <DataView value=wall.get()/> }}</div>
             </details>
             <EditOwnData feed edited/>
         </section>
@@ -329,10 +416,10 @@ fn EditOwnData(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView 
         EditableDraft::No { reason } => Err(reason.clone()),
     });
     move || match may.get() {
-        Err(why) => view! {
+        Err(reason) => view! {
             <details class="fold">
                 <summary>{icon(Icon::Right)} "Edit"</summary>
-                <p class="inside muted">{why}</p>
+                <p class="padded muted">{reason}</p>
             </details>
         }
         .into_any(),
@@ -381,45 +468,87 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
         if is_open.get() { vec![edit] } else { Vec::new() }
     });
     let done = StoredValue::new(name);
-    let put = move |request: EditForm, what: fn(&str) -> String, taken: Callback<()>| {
+    let put = move |request: EditForm, message: fn(&str) -> String, taken: Callback<()>| {
         move |event: leptos::ev::SubmitEvent| {
             event.prevent_default();
-            request.put(done.with_value(|name| what(name)), taken);
+            request.put(done.with_value(|name| message(name)), taken);
         }
     };
     let (nothing, clear) =
         (Callback::new(|()| ()), Callback::new(move |()| reason.set(String::new())));
     view! {
-        <p class="no-scripts inside muted">"Without JavaScript, edit the data over the API: " <code>"POST /api/v1/proposals/NUMBER/edits"</code></p>
+        <p class="no-scripts padded muted">
+            "Without JavaScript, edit the data over the API: "
+            <code>"POST /api/v1/proposals/NUMBER/edits"</code>
+        </p>
         <details class="fold needs-scripts" on:toggle=move |event| is_open.set(is_shown(&event))>
-            <summary>{icon(Icon::Right)} "Edit in the proposal" {move || is_again.get().then(|| view! { <span class="pill" data-state="proposed">"runs again"</span> })}</summary>
-            {move || noderole.read().may_edit.draft().is_some_and(|draft| draft.makes_author).then(says)}
-            <div class="inside">
-                <form class="form" on:submit=put(data, |name| format!("The proposal changes the data of {name}."), nothing)>
-                    <p class="muted">"This data applies only to this noderole and overrides every other source."</p>
+            <summary>
+                {icon(Icon::Right)} "Edit in the proposal"
+                {move || is_again.get().then(|| view! {
+                    <span class="pill" data-state="proposed">"runs again"</span>
+                })}
+            </summary>
+            {
+                move || noderole.read().may_edit
+                    .draft()
+                    .is_some_and(|draft| draft.makes_author)
+                    .then(author_notice)
+            }
+            <div class="padded">
+                <form
+                    class="form"
+                    on:submit=put(data, |name| format!("The proposal changes the data of \
+                        {name}."), nothing)
+                >
+                    <p class="muted">
+                        "This data applies only to this noderole and overrides every other source."
+                    </p>
                     <DataEditor draft name="own-data"/>
                     <Outcome of=data/>
                     <div class="buttons"><SubmitButton of=data/></div>
                 </form>
-                <form class="form" on:submit=put(again, |name| format!("The proposal runs {name} again."), clear)>
+                <form
+                    class="form"
+                    on:submit=put(again, |name| format!("The proposal runs {name} again."), clear)
+                >
                     <div class="field">
                         <label for="own-again">"Run again without a change"</label>
-                        <input class="input" id="own-again" autocomplete="off" placeholder="Reason" disabled=is_again prop:value=move || reason.get() on:input=move |event| reason.set(event_target_value(&event))/>
+                        <input
+                            class="input"
+                            id="own-again"
+                            autocomplete="off"
+                            placeholder="Reason"
+                            disabled=is_again
+                            prop:value=move || reason.get()
+                            on:input=move |event| reason.set(event_target_value(&event))
+                        />
                     </div>
                     <Outcome of=again/>
                     <div class="buttons"><SubmitButton of=again/></div>
                 </form>
-                <form class="form" on:submit=put(unbind, |name| format!("The proposal unbinds {name}."), nothing)>
+                <form
+                    class="form"
+                    on:submit=put(unbind, |name| format!("The proposal unbinds {name}."), nothing)
+                >
                     <h3>"Unbind"</h3>
                     <label class="choice">
-                        <input type="checkbox" prop:checked=move || along.get() on:change=move |event| along.set(event_target_checked(&event))/>
-                        <span><b>"Also unbind its dependents"</b> " " <small>"Otherwise the edit is rejected if another noderole needs this one."</small></span>
+                        <input
+                            type="checkbox"
+                            prop:checked=move || along.get()
+                            on:change=move |event| along.set(event_target_checked(&event))
+                        />
+                        <span>
+                            <b>"Also unbind its dependents"</b> " "
+                            <small>
+                                "Otherwise the edit is rejected if another noderole needs this one."
+                            </small>
+                        </span>
                     </label>
                     <Outcome of=unbind/>
                     <div class="buttons"><SubmitButton of=unbind grave=true/></div>
                 </form>
             </div>
-            <div class="unseen" role="status" aria-live="polite">{move || text.get()}</div>
+            <div class="visually-hidden" role="status" aria-live="polite">{move || text.get()}</div>
         </details>
     }
     .into_any()
@@ -449,7 +578,7 @@ fn edit_context(feed: Feed<NoderoleView>, edited: Callback<()>) -> (EditContext,
             put.problem,
             edits::server_functions::edit(proposal, version, put.edits.clone()),
             move |_| {
-                put.tell();
+                put.notify();
                 text.try_set(put.done);
                 feed.now();
                 edited.run(());
@@ -477,7 +606,7 @@ fn Attempts(noderole: RwSignal<NoderoleView>) -> impl IntoView {
         addresses::runs_of(&of.deployment, Some(&node), &of.role)
     });
     let none = move || {
-        runs.read().is_empty().then(|| view! { <p class="inside muted">"No runs yet."</p> })
+        runs.read().is_empty().then(|| view! { <p class="padded muted">"No runs yet."</p> })
     };
     let line = |run: RunSummary| {
         let from = run.started.unwrap_or(run.queued);
@@ -486,7 +615,9 @@ fn Attempts(noderole: RwSignal<NoderoleView>) -> impl IntoView {
                 <a href=addresses::run(run.id)>
                     <RunPill state=run.state/>
                     <span>"run " {run.id.0}</span>
-                    <span class="muted"><Elapsed from to=run.ended/> ", " <TimeText at=run.queued/></span>
+                    <span class="muted">
+                        <Elapsed from to=run.ended/> ", " <TimeText at=run.queued/>
+                    </span>
                 </a>
             </li>
         }
@@ -528,10 +659,10 @@ fn Around(
     };
     let more = move || {
         let all = all.clone().filter(|_| list.read().len() >= PAGE_SIZE);
-        all.map(|all| view! { <p class="inside"><a href=all>"Show all in the graph"</a></p> })
+        all.map(|all| view! { <p class="padded"><a href=all>"Show all in the graph"</a></p> })
     };
     let empty =
-        move || list.read().is_empty().then(|| view! { <p class="inside muted">{none}</p> });
+        move || list.read().is_empty().then(|| view! { <p class="padded muted">{none}</p> });
     view! {
         <section class="card" aria-label=title>
             <header><h2>{title}</h2> <span class="muted">{count}</span></header>
@@ -558,7 +689,13 @@ fn near(noderole: NoderoleRef) -> impl IntoView {
     .into_any()
 }
 
-#[server(name = ReadNoderole, prefix = "/call", endpoint = "noderole", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadNoderole,
+    prefix = "/call",
+    endpoint = "noderole",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn noderole(id: NoderoleId) -> ServerResult<NoderoleView> {
     let (request, actor) = signed_in()?;
     answer(request.control.noderole(&actor, id).await).await

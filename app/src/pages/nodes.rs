@@ -16,9 +16,9 @@ use leptos_meta::Title;
 use crate::addresses;
 use crate::components::action::{on_success, problem_of};
 use crate::components::list::{ListAddress, columns_of};
-use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::list_page::{Field, ListOf, ListPage, RowContext};
 use crate::components::{
-    Counts, Dialog, DialogHandle, Empty, EquivalentCommands, Fault, FormValues, Icon,
+    Counts, Dialog, DialogHandle, Empty, EquivalentCommands, FieldError, FormValues, Icon,
     ProblemNotice, Refused, escape_textarea, icon, reset_on_success,
 };
 use crate::failure::ServerResult;
@@ -60,7 +60,7 @@ impl ListPage for AllNodes {
                 ("alive", "alive"),
                 ("dead", "dead"),
                 ("maintenance", "in maintenance"),
-                ("record", "in no blueprint"),
+                ("record_only", "in no blueprint"),
             ]
         }),
         Field::text("deployment", "Deployment", "deployment is"),
@@ -103,13 +103,16 @@ impl ListPage for AllNodes {
     fn none(self) -> AnyView {
         view! {
             <Empty icon=Icon::Node title="No nodes yet">
-                <p>"A node is a machine that you bind roles to. Add one by its full name, or paste a list."</p>
+                <p>
+                    "A node is a machine that you bind roles to. Add one by its full name, or \
+                     paste a list."
+                </p>
             </Empty>
         }
         .into_any()
     }
 
-    fn row(self, node: Memo<NodeSummary>, with: With<Self>) -> AnyView {
+    fn row(self, node: Memo<NodeSummary>, with: RowContext<Self>) -> AnyView {
         let name = move || {
             let fqdn = node.read().fqdn.clone();
             let page = addresses::node(&fqdn);
@@ -119,7 +122,10 @@ impl ListPage for AllNodes {
             let name = node.read().deployment.clone();
             view! { <a href=addresses::deployment(&name)>{name.to_string()}</a> }
         };
-        let steps = view! { {move || view! { <Counts counts=node.read().steps/> }} " " {move || pending_link(&node.read())} };
+        let steps = view! {
+            {move || view! { <Counts counts=node.read().steps/> }} " "
+            {move || pending_link(&node.read())}
+        };
         view! {
             <tr>
                 <td>{name}</td>
@@ -133,7 +139,7 @@ impl ListPage for AllNodes {
         .into_any()
     }
 
-    fn below(self, with: With<Self>, again: Callback<()>) -> AnyView {
+    fn below(self, with: RowContext<Self>, again: Callback<()>) -> AnyView {
         let Self { add, paste, move_to, take_out } = self;
         let dialogs = || {
             view! {
@@ -156,7 +162,11 @@ pub fn Nodes() -> impl IntoView {
         <Title text="Nodes"/>
         <div class="head">
             <h1>"Nodes"</h1>
-            <div class="buttons">{list.with_side_content(move |may_change| view! { <AddButtons may_change add paste/> }.into_any())}</div>
+            <div class="buttons">
+                {list.with_side_content(move |may_change| view! {
+                    <AddButtons may_change add paste/>
+                }.into_any())}
+            </div>
         </div>
         {list.view()}
     }
@@ -167,15 +177,31 @@ pub fn Nodes() -> impl IntoView {
 #[component]
 fn AddButtons(may_change: bool, add: DialogHandle, paste: DialogHandle) -> impl IntoView {
     if !may_change {
-        return view! { <small class="muted">"To change nodes, you need the permission " {OPERATOR} ". An admin can grant it."</small> }
-            .into_any();
+        return view! {
+            <small class="muted">
+                "To change nodes, you need the permission " {OPERATOR} ". An admin can grant it."
+            </small>
+        }
+        .into_any();
     }
     view! {
-        <button class="button" type="button" commandfor="add-node" command="show-modal" on:click=add.on_click()>
+        <button
+            class="button"
+            type="button"
+            commandfor="add-node"
+            command="show-modal"
+            on:click=add.on_click()
+        >
             {icon(Icon::Plus)}
             "Add node"
         </button>
-        <button class="button" type="button" commandfor="add-nodes" command="show-modal" on:click=paste.on_click()>
+        <button
+            class="button"
+            type="button"
+            commandfor="add-nodes"
+            command="show-modal"
+            on:click=paste.on_click()
+        >
             {icon(Icon::Plus)}
             "Paste nodes"
         </button>
@@ -188,15 +214,32 @@ fn changes(node: Memo<NodeSummary>, AllNodes { move_to, take_out, .. }: AllNodes
     view! {
         <td data-label="Actions">
             <span class="buttons">
-                <Alone node=Signal::derive(move || node.read().id) name=Signal::derive(move || node.read().fqdn.clone())/>
-                <button class="button quiet small needs-scripts" type="button" aria-haspopup="dialog" aria-label=label title=label on:click=move |_| move_to.open(node.get_untracked())>
+                <Alone
+                    node=Signal::derive(move || node.read().id)
+                    name=Signal::derive(move || node.read().fqdn.clone())
+                />
+                <button
+                    class="button quiet small needs-scripts"
+                    type="button"
+                    aria-haspopup="dialog"
+                    aria-label=label
+                    title=label
+                    on:click=move |_| move_to.open(node.get_untracked())
+                >
                     {icon(Icon::Deployments)}
                     "Move…"
                 </button>
-                {move || node.read().record.then(|| {
+                {move || node.read().record_only.then(|| {
                     let label = format!("Delete… {}", node.read_untracked().fqdn);
                     view! {
-                        <button class="button quiet small needs-scripts" type="button" aria-haspopup="dialog" aria-label=label.clone() title=label on:click=move |_| take_out.open(node.get_untracked())>
+                        <button
+                            class="button quiet small needs-scripts"
+                            type="button"
+                            aria-haspopup="dialog"
+                            aria-label=label.clone()
+                            title=label
+                            on:click=move |_| take_out.open(node.get_untracked())
+                        >
                             {icon(Icon::Delete)}
                             "Delete…"
                         </button>
@@ -219,12 +262,12 @@ fn pending_link(node: &NodeSummary) -> impl IntoView + use<> {
 
 /// The connection, and the error of the last health check.
 fn reached(node: &NodeSummary) -> impl IntoView + use<> {
-    let why = node.unreached.clone().map(|why| view! { <small class="why">{why}</small> });
-    view! { <span>{node.transport.clone()} {why}</span> }
+    let error = node.error.clone().map(|error| view! { <small class="reason">{error}</small> });
+    view! { <span>{node.transport.clone()} {error}</span> }
 }
 
 fn status_cell(node: &NodeSummary) -> impl IntoView + use<> {
-    let new_bytes = !node.alive && node.transport == "ssh" && node.unreached.is_none();
+    let new_bytes = !node.alive && node.transport == "ssh" && node.error.is_none();
     let (color, shape, word) = match (node.alive, node.available) {
         _ if new_bytes => ("blocked", Icon::Blocked, "not checked yet"),
         (true, true) => ("active", Icon::Active, "alive"),
@@ -257,7 +300,12 @@ fn MoveDialog(move_to: About) -> impl IntoView {
     });
     let body = move || move_to.node.get().map(|node| view! { <MoveForm node/> });
     view! {
-        <Dialog id="move-node" title=title handle=move_to.dialog closed=Callback::new(move |()| move_to.node.set(None))>
+        <Dialog
+            id="move-node"
+            title=title
+            handle=move_to.dialog
+            closed=Callback::new(move |()| move_to.node.set(None))
+        >
             {body}
         </Dialog>
     }
@@ -285,17 +333,26 @@ fn MoveForm(node: NodeSummary) -> impl IntoView {
         <ActionForm action=propose attr:class="form">
             <input type="hidden" name="node" value=node.fqdn/>
             <div class="body">
-                <p class="muted">"The move becomes an edit in the proposal of the new deployment, where you can preview its impact."</p>
+                <p class="muted">
+                    "The move becomes an edit in the proposal of the new deployment, where you can \
+                     preview its impact."
+                </p>
                 <div class="field">
                     <label for="move-to">"New deployment"</label>
-                    <DeploymentField id="move-to" value=to typed=Callback::new(move |text| to.set(text))/>
+                    <DeploymentField
+                        id="move-to"
+                        value=to
+                        typed=Callback::new(move |text| to.set(text))
+                    />
                     <span class="hint" role="status">{about}</span>
                 </div>
                 <ProblemNotice problem=problem_of(propose)/>
                 <EquivalentCommands of=same/>
             </div>
             <div class="foot">
-                <button class="button primary" type="submit" disabled=move || !is_ready()>"Open proposal"</button>
+                <button class="button primary" type="submit" disabled=move || !is_ready()>
+                    "Open proposal"
+                </button>
             </div>
         </ActionForm>
     }
@@ -317,19 +374,33 @@ fn DeleteNodeDialog(take_out: About, gone: Callback<()>) -> impl IntoView {
     view! {
         <Dialog id="delete-node" title=title handle=take_out.dialog>
             <ActionForm action=act attr:class="form">
-                <input type="hidden" name="node" value=move || take_out.node.read().as_ref().map(|node| node.id.to_string())/>
+                <input
+                    type="hidden"
+                    name="node"
+                    value=move || take_out.node.read().as_ref().map(|node| node.id.to_string())
+                />
                 <div class="body">
                     <p>
-                        "The node is in no blueprint, so you can delete its record without a review. A proposal on the node alone is discarded. \
+                        "The node is in no blueprint, so you can delete its record without a \
+                         review. A proposal on the node alone is discarded. \
                          You can add the machine again under the same name."
                     </p>
                     <ProblemNotice problem=problem_of(act)/>
                     <EquivalentCommands of=move |_: FormValues| {
-                        take_out.node.read().as_ref().map(|node| api::calls::delete_node(node.id)).into_iter().collect::<Vec<_>>()
+                        take_out.node.read()
+                            .as_ref()
+                            .map(|node| api::calls::delete_node(node.id))
+                            .into_iter().collect::<Vec<_>>()
                     }/>
                 </div>
                 <div class="foot">
-                    <button class="button danger" type="submit" disabled=move || act.pending().get()>{icon(Icon::Delete)} "Delete node"</button>
+                    <button
+                        class="button danger"
+                        type="submit"
+                        disabled=move || act.pending().get()
+                    >
+                        {icon(Icon::Delete)} "Delete node"
+                    </button>
                 </div>
             </ActionForm>
         </Dialog>
@@ -370,7 +441,7 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
         is_typed.set(false);
         added.run(());
     });
-    let fault = Memo::new(move |_| {
+    let error = Memo::new(move |_| {
         let name = name.get();
         (!name.trim().is_empty())
             .then(|| Fqdn::parse(name.trim()).err())
@@ -392,8 +463,8 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
                     autocomplete="off"
                     spellcheck="false"
                     placeholder="web-7.rack1.example.com"
-                    aria-invalid=move || fault.read().is_some().then_some("true")
-                    aria-describedby="node-fqdn-fault"
+                    aria-invalid=move || error.read().is_some().then_some("true")
+                    aria-describedby="node-fqdn-error"
                     value=before("fqdn")
                     prop:value=move || name.get()
                     on:input=move |event| {
@@ -401,54 +472,137 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
                         name.set(event_target_value(&event));
                     }
                 />
-                <span class="hint">"The fully qualified domain name. If it is empty, Gantry derives it from the MAC address or the serial number. A new node is in the deployment system."</span>
-                <Fault id="node-fqdn-fault" of=fault/>
+                <span class="hint">
+                    "The fully qualified domain name. If it is empty, Gantry derives it from the \
+                     MAC address or the serial number. A new node is in the deployment system."
+                </span>
+                <FieldError id="node-fqdn-error" of=error/>
             </div>
             <div class="field">
                 <label for="node-mac">"MAC addresses"</label>
-                <input class="input mono" id="node-mac" name="mac" value=before("mac") autocomplete="off" spellcheck="false" placeholder="00:25:90:aa:00:01"/>
-                <span class="hint">"For a node without a name. Separate addresses with spaces."</span>
+                <input
+                    class="input mono"
+                    id="node-mac"
+                    name="mac"
+                    value=before("mac")
+                    autocomplete="off"
+                    spellcheck="false"
+                    placeholder="00:25:90:aa:00:01"
+                />
+                <span class="hint">
+                    "For a node without a name. Separate addresses with spaces."
+                </span>
             </div>
             <div class="field">
                 <label for="node-serial">"Serial number"</label>
-                <input class="input mono" id="node-serial" name="serial" value=before("serial") autocomplete="off" spellcheck="false"/>
+                <input
+                    class="input mono"
+                    id="node-serial"
+                    name="serial"
+                    value=before("serial")
+                    autocomplete="off"
+                    spellcheck="false"
+                />
                 <span class="hint">"Used if the node has neither a name nor a MAC address."</span>
             </div>
             <div class="field">
                 <label for="node-root">"Root folder"</label>
-                <input class="input mono" id="node-root" name="root" value=before("root") autocomplete="off" spellcheck="false" placeholder="/srv/nodes/web-7"/>
-                <span class="hint">"The folder that is the node's root: on the node if it has an SSH connection, otherwise on the worker's machine. With SSH, the default is the whole file system."</span>
+                <input
+                    class="input mono"
+                    id="node-root"
+                    name="root"
+                    value=before("root")
+                    autocomplete="off"
+                    spellcheck="false"
+                    placeholder="/srv/nodes/web-7"
+                />
+                <span class="hint">
+                    "The folder that is the node's root: on the node if it has an SSH connection, \
+                     otherwise on the worker's machine. With SSH, the default is the whole file \
+                     system."
+                </span>
             </div>
             <details class="more" open=is_far>
                 <summary>{icon(Icon::Right)} "SSH connection"</summary>
                 <div class="fields">
                     <div class="field">
                         <label for="node-address">"Addresses"</label>
-                        <input class="input mono" id="node-address" name="address" value=before("address") autocomplete="off" spellcheck="false" placeholder="10.0.3.7 web-7.mgmt.example.com"/>
-                        <span class="hint">"Host names or IP addresses, tried in this order. If empty, the node is a folder on the worker's machine."</span>
+                        <input
+                            class="input mono"
+                            id="node-address"
+                            name="address"
+                            value=before("address")
+                            autocomplete="off"
+                            spellcheck="false"
+                            placeholder="10.0.3.7 web-7.mgmt.example.com"
+                        />
+                        <span class="hint">
+                            "Host names or IP addresses, tried in this order. If empty, the node \
+                             is a folder on the worker's machine."
+                        </span>
                     </div>
                     <div class="field">
                         <label for="node-port">"Port"</label>
-                        <input class="input mono" id="node-port" name="port" value=before("port") inputmode="numeric" autocomplete="off" placeholder="22"/>
+                        <input
+                            class="input mono"
+                            id="node-port"
+                            name="port"
+                            value=before("port")
+                            inputmode="numeric"
+                            autocomplete="off"
+                            placeholder="22"
+                        />
                     </div>
                     <div class="field">
                         <label for="node-user">"User"</label>
-                        <input class="input mono" id="node-user" name="user" value=before("user") autocomplete="off" spellcheck="false" placeholder="root"/>
+                        <input
+                            class="input mono"
+                            id="node-user"
+                            name="user"
+                            value=before("user")
+                            autocomplete="off"
+                            spellcheck="false"
+                            placeholder="root"
+                        />
                     </div>
                     <div class="field">
                         <label for="node-key">"Key"</label>
-                        <input class="input mono" id="node-key" name="key" value=before("key") autocomplete="off" spellcheck="false" placeholder="deploy/ssh"/>
-                        <span class="hint">"The name of the secret that contains the private key. Workers read the key from a file. Never enter the key itself."</span>
+                        <input
+                            class="input mono"
+                            id="node-key"
+                            name="key"
+                            value=before("key")
+                            autocomplete="off"
+                            spellcheck="false"
+                            placeholder="deploy/ssh"
+                        />
+                        <span class="hint">
+                            "The name of the secret that contains the private key. Workers read \
+                             the key from a file. Never enter the key itself."
+                        </span>
                     </div>
                     <div class="field">
                         <label for="node-host-key">"Host key"</label>
-                        <input class="input mono" id="node-host-key" name="host_key" value=before("host_key") autocomplete="off" spellcheck="false" placeholder="ssh-ed25519 AAAA…"/>
-                        <span class="hint">"The output of " <code>"ssh-keyscan -t ed25519 HOST"</code> " after the host name. Workers accept no other key."</span>
+                        <input
+                            class="input mono"
+                            id="node-host-key"
+                            name="host_key"
+                            value=before("host_key")
+                            autocomplete="off"
+                            spellcheck="false"
+                            placeholder="ssh-ed25519 AAAA…"
+                        />
+                        <span class="hint">
+                            "The output of " <code>"ssh-keyscan -t ed25519 HOST"</code>
+                            " after the host name. Workers accept no other key."
+                        </span>
                     </div>
                 </div>
             </details>
             <ProblemNotice problem=problem_of(add)/>
-            <EquivalentCommands of=move |typed: FormValues| vec![api::calls::add_node(&described_node(typed))]/>
+            <EquivalentCommands
+                of=move |typed: FormValues| vec![api::calls::add_node(&described_node(typed))]
+            />
         }
         .into_any()
     });
@@ -459,7 +613,15 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
                     {fields}
                 </div>
                 <div class="foot">
-                    <button class="button primary" type="submit" disabled=move || (is_typed.get() && fault.read().is_some()) || add.pending().get()>"Add node"</button>
+                    <button
+                        class="button primary"
+                        type="submit"
+                        disabled=move || (is_typed.get() && error.read().is_some()) || add
+                            .pending()
+                            .get()
+                    >
+                        "Add node"
+                    </button>
                 </div>
             </ActionForm>
         </Dialog>
@@ -489,9 +651,11 @@ fn AddNodesDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
                     {escape_textarea(refused.value_or("text", ""))}
                 </textarea>
                 <span class="hint" id="nodes-text-hint">
-                    "A line has a name and then fields, such as " <code>"root=/srv/nodes/web-7"</code> " or "
+                    "A line has a name and then fields, such \
+                     as " <code>"root=/srv/nodes/web-7"</code> " or "
                     <code>"ssh=10.0.3.7 key=deploy/ssh host_key=\"ssh-ed25519 AAAA…\""</code>
-                    ". Put values with spaces in double quotes. A # starts a comment. Gantry adds all nodes or none, at most "
+                    ". Put values with spaces in double quotes. A # starts a comment. Gantry adds \
+                     all nodes or none, at most "
                     {limits::INVENTORY} "."
                 </span>
                 <span class="hint">"Fields: " {INVENTORY_FIELDS.join(", ")} "."</span>
@@ -504,21 +668,40 @@ fn AddNodesDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
             1 => "1 node added".to_owned(),
             count => format!("{count} nodes added"),
         };
-        Some(
-            view! { <div class="notice" data-state="active" role="status">{icon(Icon::Check)} <div><b>{summary}</b></div></div> },
-        )
+        Some(view! {
+            <div class="notice" data-state="active" role="status">
+                {icon(Icon::Check)} <div><b>{summary}</b></div>
+            </div>
+        })
     };
     view! {
-        <Dialog id="add-nodes" title="Paste nodes".to_owned() handle=handle wide=true refused=Refused::of(add).is_here()>
+        <Dialog
+            id="add-nodes"
+            title="Paste nodes".to_owned()
+            handle=handle
+            wide=true
+            refused=Refused::of(add).is_here()
+        >
             <ActionForm action=add attr:class="form">
                 <div class="body">
                     {fields}
                     {result}
                     <ProblemNotice problem=problem_of(add)/>
-                    <EquivalentCommands of=move |typed: FormValues| vec![api::calls::add_nodes(&typed.or("text", "NAME.EXAMPLE.COM root=/FOLDER"))]/>
+                    <EquivalentCommands
+                        of=move |typed: FormValues| vec![
+                            api::calls::add_nodes(&typed.or("text", "NAME.EXAMPLE.COM \
+                                root=/FOLDER"))
+                        ]
+                    />
                 </div>
                 <div class="foot">
-                    <button class="button primary" type="submit" disabled=move || add.pending().get()>"Add nodes"</button>
+                    <button
+                        class="button primary"
+                        type="submit"
+                        disabled=move || add.pending().get()
+                    >
+                        "Add nodes"
+                    </button>
                 </div>
             </ActionForm>
         </Dialog>

@@ -51,7 +51,7 @@ pub fn OverviewPage() -> impl IntoView {
 fn Loaded(first: (Overview, bool)) -> impl IntoView {
     let feed = Feed::new(first, overview);
     let topics = vec![Topic::Runs, Topic::Nodes, Topic::Reviews, Topic::Blueprints];
-    use_live().hear(topics, NOW, move |_| feed.eventually());
+    use_live().subscribe(topics, NOW, move |_| feed.eventually());
     poll_while_visible(feed);
     let overview = Memo::new(move |_| feed.value().read().0.clone());
     let first_steps = Memo::new(move |_| feed.value().read().0.first_steps.clone());
@@ -89,10 +89,20 @@ fn begin() -> AnyView {
     view! {
         <section class="card" aria-label="Get started">
             <header><h2>"Get started"</h2></header>
-            <ol class="inside begin">
-                <li><a class="main" href=addresses::NODES>"Add a node"</a> ": a machine that workers reach over SSH, or a folder on a worker's machine."</li>
-                <li><a class="main" href=addresses::CATALOG>"Import a barclamp"</a> ": a package of roles with their scripts."</li>
-                <li><a class="main" href=addresses::DEPLOYMENTS>"Propose a change"</a> ": bind a role to the node. After another person approves it and the review is committed, it runs."</li>
+            <ol class="padded numbered">
+                <li>
+                    <a class="main" href=addresses::NODES>"Add a node"</a>
+                    ": a machine that workers reach over SSH, or a folder on a worker's machine."
+                </li>
+                <li>
+                    <a class="main" href=addresses::CATALOG>"Import a barclamp"</a>
+                    ": a package of roles with their scripts."
+                </li>
+                <li>
+                    <a class="main" href=addresses::DEPLOYMENTS>"Propose a change"</a>
+                    ": bind a role to the node. After another person approves it and the review is \
+                     committed, it runs."
+                </li>
             </ol>
         </section>
     }
@@ -151,7 +161,7 @@ fn Verdict(overview: Memo<Overview>) -> impl IntoView {
         overview.steps.error > 0 || overview.nodes.dead > 0 || overview.workers.capacity == 0
     };
     let moving = Memo::new(move |_| in_progress(&overview.read()));
-    let look = move || match (text.read().is_empty(), is_bad(), moving.read().is_empty()) {
+    let style = move || match (text.read().is_empty(), is_bad(), moving.read().is_empty()) {
         (true, _, true) => ("active", Icon::Active),
         (true, _, false) => ("transition", Icon::Transition),
         (false, true, _) => ("error", Icon::Error),
@@ -161,7 +171,12 @@ fn Verdict(overview: Memo<Overview>) -> impl IntoView {
         let all: Vec<String> = text.read().iter().chain(moving.read().iter()).cloned().collect();
         if all.is_empty() { "no problems".to_owned() } else { all.join(", ") }
     };
-    view! { <span class="pill wraps" data-state=move || look().0>{move || icon(look().1)} {words}</span> }.into_any()
+    view! {
+        <span class="pill wraps" data-state=move || style().0>
+            {move || icon(style().1)} {words}
+        </span>
+    }
+    .into_any()
 }
 
 /// The blueprints that are not rolled out completely, with links to their pages.
@@ -175,7 +190,9 @@ fn Rollouts(overview: Memo<Overview>) -> impl IntoView {
         let stuck = move || (rollout.read().progress == Progress::Stuck).then_some(", stuck");
         view! {
             <li>
-                <a class="main" href=addresses::blueprint(number)>"Blueprint " {number.0} ": " <bdi>{blueprint.title}</bdi></a>
+                <a class="main" href=addresses::blueprint(number)>
+                    "Blueprint " {number.0} ": " <bdi>{blueprint.title}</bdi>
+                </a>
                 {move || view! { <StateBar counts=rollout.read().steps/> }}
                 <small class="muted">{move || rollout.read().text()} {stuck}</small>
             </li>
@@ -186,7 +203,9 @@ fn Rollouts(overview: Memo<Overview>) -> impl IntoView {
             view! {
                 <section class="card" aria-label="Rollouts">
                     <header><h2>"Rollouts"</h2></header>
-                    <ul class="short-lines rollouts">{rows(list.into(), |rollout| rollout.blueprint.number, row)}</ul>
+                    <ul class="short-lines rollouts">
+                        {rows(list.into(), |rollout| rollout.blueprint.number, row)}
+                    </ul>
                 </section>
             }
         })
@@ -212,12 +231,26 @@ fn Steps(overview: Memo<Overview>) -> impl IntoView {
         <section class="card" aria-label="Steps">
             <header>
                 <h2>"Steps"</h2>
-                <a class="muted" href=addresses::BLUEPRINTS>"blueprint " {move || overview.read().blueprint.0}</a>
+                <a class="muted" href=addresses::BLUEPRINTS>
+                    "blueprint " {move || overview.read().blueprint.0}
+                </a>
             </header>
-            <div class="inside">
+            <div class="padded">
                 <ul class="figures">
-                    {figure(StepState::Error, |c| c.error, addresses::pending_for(PendingReason::Failed.as_str()))}
-                    {figure(StepState::Transition, |c| c.transition, format!("{}?state=running", addresses::RUNS))}
+                    {
+                        figure(
+                            StepState::Error,
+                            |c| c.error,
+                            addresses::pending_for(PendingReason::Failed.as_str())
+                        )
+                    }
+                    {
+                        figure(
+                            StepState::Transition,
+                            |c| c.transition,
+                            format!("{}?state=running", addresses::RUNS)
+                        )
+                    }
                     {figure(StepState::Todo, |c| c.todo, addresses::PENDING.to_owned())}
                     {figure(StepState::Blocked, |c| c.blocked, addresses::PENDING.to_owned())}
                     {figure(StepState::Active, |c| c.active, addresses::DEPLOYMENTS.to_owned())}
@@ -251,7 +284,9 @@ fn Stuck(overview: Memo<Overview>) -> impl IntoView {
         let reason = group.read_untracked().reason;
         view! {
             <li>
-                <a class="main" href=addresses::pending_for(reason.as_str())>{reason.heading()} <span class="num">{number}</span></a>
+                <a class="main" href=addresses::pending_for(reason.as_str())>
+                    {reason.heading()} <span class="num">{number}</span>
+                </a>
                 <small class="muted">"resolved by " {reason.frees()}</small>
             </li>
         }
@@ -261,8 +296,16 @@ fn Stuck(overview: Memo<Overview>) -> impl IntoView {
             <header><h2>"Pending steps"</h2></header>
             <ul class="short-lines">
                 {rows(shown.into(), |group| group.reason, row)}
-                {move || all.read().is_empty().then(|| view! { <li class="muted">"No pending steps."</li> })}
-                {move || (beyond() > 0).then(|| view! { <li><a href=addresses::PENDING>"and " {beyond()} {either(beyond(), " more reason", " more reasons")}</a></li> })}
+                {move || all.read().is_empty().then(|| view! {
+                    <li class="muted">"No pending steps."</li>
+                })}
+                {move || (beyond() > 0).then(|| view! {
+                    <li>
+                        <a href=addresses::PENDING>
+                            "and " {beyond()} {either(beyond(), " more reason", " more reasons")}
+                        </a>
+                    </li>
+                })}
             </ul>
         </section>
     }
@@ -272,15 +315,30 @@ fn Stuck(overview: Memo<Overview>) -> impl IntoView {
 /// Reviews that the reader can act on, and all open ones.
 #[component]
 fn Reviews(overview: Memo<Overview>) -> impl IntoView {
-    let mine = format!("{}?whose={}", addresses::REVIEWS, ReviewFilter::ForMe.as_str());
+    let mine = format!("{}?involvement={}", addresses::REVIEWS, ReviewFilter::ForMe.as_str());
     let proposed = addresses::deployments_in_state(DeploymentState::Proposed);
     view! {
         <section class="card" aria-label="Reviews">
             <header><h2>"Reviews"</h2></header>
             <ul class="short-lines">
-                <li><a class="main" href=mine>"Waiting for you" <span class="num">{move || overview.read().reviews.to_string()}</span></a></li>
-                <li><a href=addresses::REVIEWS>"Open reviews" <span class="num">{move || overview.read().open_reviews}</span></a></li>
-                <li><a href=proposed>"Deployments with an open proposal" <span class="num">{move || overview.read().deployments.proposed}</span></a></li>
+                <li>
+                    <a class="main" href=mine>
+                        "Waiting for you"
+                        <span class="num">{move || overview.read().reviews.to_string()}</span>
+                    </a>
+                </li>
+                <li>
+                    <a href=addresses::REVIEWS>
+                        "Open reviews"
+                        <span class="num">{move || overview.read().open_reviews}</span>
+                    </a>
+                </li>
+                <li>
+                    <a href=proposed>
+                        "Deployments with an open proposal"
+                        <span class="num">{move || overview.read().deployments.proposed}</span>
+                    </a>
+                </li>
             </ul>
         </section>
     }
@@ -290,13 +348,17 @@ fn Reviews(overview: Memo<Overview>) -> impl IntoView {
 /// The execution switch, workers, the queue and nodes.
 #[component]
 fn SystemStatus(overview: Memo<Overview>) -> impl IntoView {
-    let switch = move || {
-        match overview.read().enabled {
-        true => view! { <span class="pill" data-state="active">{icon(Icon::Run)} "on"</span> }.into_any(),
-        false => {
-            view! { <span class="pill" data-state="warn">{icon(Icon::Paused)} "off, no run starts"</span> }.into_any()
+    let switch = move || match overview.read().enabled {
+        true => view! {
+            <span class="pill" data-state="active">{icon(Icon::Run)} "on"</span>
         }
-    }
+        .into_any(),
+        false => view! {
+            <span class="pill" data-state="warn">
+                {icon(Icon::Paused)} "off, no run starts"
+            </span>
+        }
+        .into_any(),
     };
     let oldest = Memo::new(move |_| overview.read().queue.oldest);
     let waits = move || {
@@ -308,31 +370,56 @@ fn SystemStatus(overview: Memo<Overview>) -> impl IntoView {
     view! {
         <section class="card" aria-label="System status">
             <header><h2>"System status"</h2></header>
-            <dl class="facts inside">
+            <dl class="facts padded">
                 <dt>"Execution"</dt>
                 <dd>{switch}</dd>
                 <dt>"Workers"</dt>
                 <dd>
-                    <a href=format!("{}?alive=true", addresses::WORKERS)><span class="num">{move || overview.read().workers.alive}</span> " alive"</a>
+                    <a href=format!("{}?alive=true", addresses::WORKERS)>
+                        <span class="num">{move || overview.read().workers.alive}</span> " alive"
+                    </a>
                     ", up to " {move || many(overview.read().workers.capacity, "run")} " at once"
                 </dd>
                 <dt>"Queue"</dt>
-                <dd><a href=link("queued")><span class="num">{move || overview.read().queue.queued}</span> " queued"</a> {waits}</dd>
+                <dd>
+                    <a href=link("queued")>
+                        <span class="num">{move || overview.read().queue.queued}</span> " queued"
+                    </a>
+                    {waits}
+                </dd>
                 <dt>"Running"</dt>
-                <dd><a href=link("running")><span class="num">{move || overview.read().queue.running}</span> {move || either(overview.read().queue.running, " run", " runs")}</a></dd>
+                <dd>
+                    <a href=link("running")>
+                        <span class="num">{move || overview.read().queue.running}</span>
+                        {move || either(overview.read().queue.running, " run", " runs")}
+                    </a>
+                </dd>
                 <dt>"Nodes"</dt>
                 <dd>
-                    <a href=addresses::NODES><span class="num">{move || overview.read().nodes.all}</span> " in total"</a>
+                    <a href=addresses::NODES>
+                        <span class="num">{move || overview.read().nodes.all}</span> " in total"
+                    </a>
                     ", "
-                    <a href=addresses::nodes_in_state(NodeState::Dead)><span class="num">{move || overview.read().nodes.dead}</span> " dead"</a>
+                    <a href=addresses::nodes_in_state(NodeState::Dead)>
+                        <span class="num">{move || overview.read().nodes.dead}</span> " dead"
+                    </a>
                     ", "
-                    <a href=addresses::nodes_in_state(NodeState::Maintenance)><span class="num">{move || overview.read().nodes.maintenance}</span> " in maintenance"</a>
+                    <a href=addresses::nodes_in_state(NodeState::Maintenance)>
+                        <span class="num">{move || overview.read().nodes.maintenance}</span>
+                        " in maintenance"
+                    </a>
                 </dd>
                 <dt>"Deployments"</dt>
                 <dd>
-                    <a href=addresses::DEPLOYMENTS><span class="num">{move || overview.read().deployments.all}</span> " in total"</a>
+                    <a href=addresses::DEPLOYMENTS>
+                        <span class="num">{move || overview.read().deployments.all}</span>
+                        " in total"
+                    </a>
                     ", "
-                    <a href=addresses::deployments_in_state(DeploymentState::OnHold)><span class="num">{move || overview.read().deployments.on_hold}</span> " on hold"</a>
+                    <a href=addresses::deployments_in_state(DeploymentState::OnHold)>
+                        <span class="num">{move || overview.read().deployments.on_hold}</span>
+                        " on hold"
+                    </a>
                 </dd>
             </dl>
         </section>
@@ -355,7 +442,10 @@ fn Commits(overview: Memo<Overview>) -> impl IntoView {
         view! {
             <li>
                 <a class="main" href=place><bdi>{title}</bdi></a>
-                <small class="muted"><a href=addresses::blueprint(number)>"blueprint " {number.0}</a> {on} " by " {by} ", " <TimeText at/></small>
+                <small class="muted">
+                    <a href=addresses::blueprint(number)>"blueprint " {number.0}</a> {on} " by "
+                    {by} ", " <TimeText at/>
+                </small>
             </li>
         }
     };
@@ -376,7 +466,13 @@ fn Commits(overview: Memo<Overview>) -> impl IntoView {
 const FIRST_STEPS_COOKIE: &str = "gantry_first_steps";
 
 /// The overview, and whether to show the first steps.
-#[server(name = ReadOverview, prefix = "/call", endpoint = "overview", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadOverview,
+    prefix = "/call",
+    endpoint = "overview",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn overview() -> ServerResult<(Overview, bool)> {
     let (request, actor) = signed_in()?;
     let overview = answer(request.control.overview(&actor).await).await?;
@@ -384,7 +480,12 @@ pub async fn overview() -> ServerResult<(Overview, bool)> {
 }
 
 /// Hides the first steps in this browser, or shows them again. Redirects to the overview.
-#[server(name = HideFirstSteps, prefix = "/call", endpoint = "put_first_steps_away", output = AsJson)]
+#[server(
+    name = HideFirstSteps,
+    prefix = "/call",
+    endpoint = "hide-first-steps",
+    output = AsJson
+)]
 pub async fn hide_first_steps(#[server(default)] back: bool) -> ServerResult<()> {
     crate::respond::set_cookie(FIRST_STEPS_COOKIE, (!back).then_some("away"));
     leptos_axum::redirect(addresses::OVERVIEW);

@@ -88,29 +88,29 @@ fn read(query: &ParamsMap) -> ParsedAddress {
 }
 
 /// Parses the cursor. An invalid one is refused here, with a readable error and without a request.
-fn at_position((wanted, after, invalid): ParsedAddress) -> ServerResult<PendingQuery> {
+fn at_position((parsed_query, after, invalid): ParsedAddress) -> ServerResult<PendingQuery> {
     if let Some(invalid) = invalid {
         return Err(refused(invalid));
     }
     if after.is_empty() {
-        return Ok(wanted);
+        return Ok(parsed_query);
     }
     let after = Cursor::from(after);
     let nowhere =
         |_| refused("Invalid cursor in `after`. Open the first page of the list.".to_owned());
-    after.keys(wanted.sort).map_err(nowhere)?;
-    Ok(PendingQuery { after: Some(after), ..wanted })
+    after.keys(parsed_query.sort).map_err(nowhere)?;
+    Ok(PendingQuery { after: Some(after), ..parsed_query })
 }
 
 #[component]
 pub fn Pending() -> impl IntoView {
     let query = use_query_map();
-    let asked = Memo::new(move |_| read(&query.read()));
-    let fetch = |asked: ParsedAddress| async move {
-        let wanted = at_position(asked)?;
-        Ok((wanted.clone(), pending(wanted).await?))
+    let parsed_address = Memo::new(move |_| read(&query.read()));
+    let fetch = |parsed_address: ParsedAddress| async move {
+        let parsed_query = at_position(parsed_address)?;
+        Ok((parsed_query.clone(), pending(parsed_query).await?))
     };
-    let waiting = Resource::new(move || asked.get(), fetch);
+    let waiting = Resource::new(move || parsed_address.get(), fetch);
     let listed = Memo::new(move |_| listed(&query.read()));
     let word = move |name: &'static str| Signal::derive(move || listed.read().param(name));
     let fields = view! {
@@ -124,7 +124,10 @@ pub fn Pending() -> impl IntoView {
         {load_with_error(
             waiting,
             move |(query, first)| view! { <Found first query listed/> },
-            move |problem| problem_in_page(problem, correction_links(&asked.read_untracked())),
+            move |problem| problem_in_page(
+                problem,
+                correction_links(&parsed_address.read_untracked())
+            ),
         )}
         <ListCommands of=api::calls::List::Pending/>
     }
@@ -132,15 +135,17 @@ pub fn Pending() -> impl IntoView {
 }
 
 /// Links that correct the address.
-fn correction_links((wanted, after, invalid): &ParsedAddress) -> AnyView {
-    let part = address(wanted);
+fn correction_links((parsed_query, after, invalid): &ParsedAddress) -> AnyView {
+    let part = address(parsed_query);
     let all = (invalid.is_some() || part != addresses::PENDING || !after.is_empty())
         .then_some(addresses::PENDING);
     let without =
         (invalid.is_some() && after.is_empty() && part != addresses::PENDING).then(|| part.clone());
     let first = (!after.is_empty()).then_some(part);
     view! {
-        {without.map(|without| view! { <a class="button" href=without>"Remove the invalid parameters"</a> })}
+        {without.map(|without| view! {
+            <a class="button" href=without>"Remove the invalid parameters"</a>
+        })}
         {first.map(|first| view! { <a class="button" href=first>"Open the first page"</a> })}
         {all.map(|all| view! { <a class="button" href=all>"Show all pending steps"</a> })}
     }
@@ -153,10 +158,11 @@ fn Found(
     query: PendingQuery,
     listed: Memo<ListAddress<PendingSort>>,
 ) -> impl IntoView {
-    let asked = query.clone();
-    let feed = Feed::new(first, move || pending(asked.clone()));
-    use_live()
-        .hear(vec![Topic::Runs, Topic::Nodes, Topic::Blueprints], NOW, move |_| feed.eventually());
+    let request = query.clone();
+    let feed = Feed::new(first, move || pending(request.clone()));
+    use_live().subscribe(vec![Topic::Runs, Topic::Nodes, Topic::Blueprints], NOW, move |_| {
+        feed.eventually()
+    });
     let page = feed.value();
     let of = StoredValue::new(query.clone());
     let shown = Memo::new(move |_| {
@@ -220,7 +226,9 @@ fn nothing(query: &PendingQuery) -> impl IntoView + use<> {
         <div class="card">
             <Empty icon=Icon::Active title=title>
                 <p>"Steps that cannot start yet are listed here with the reason."</p>
-                {(!is_all).then(|| view! { <a class="button" href=addresses::PENDING>"Show all pending steps"</a> })}
+                {(!is_all).then(|| view! {
+                    <a class="button" href=addresses::PENDING>"Show all pending steps"</a>
+                })}
             </Empty>
         </div>
     }
@@ -238,12 +246,13 @@ fn one(
     let more = move || {
         let group = group.read();
         let shown = i64::try_from(group.steps.len()).unwrap_or(i64::MAX);
-        let wanted = of.get_value();
-        let has_more = wanted.reason.is_empty() && group.count.is_some_and(|count| count > shown);
+        let parsed_query = of.get_value();
+        let has_more =
+            parsed_query.reason.is_empty() && group.count.is_some_and(|count| count > shown);
         let address = address(&PendingQuery {
             reason: group.reason.as_str().to_owned(),
             after: None,
-            ..wanted
+            ..parsed_query
         });
         let all = format!("Show all {}", number(&group));
         has_more.then(|| {
@@ -264,7 +273,7 @@ fn one(
                 <span class="num">{move || number(&group.read())}</span>
                 <span class="muted">"resolved by " {frees}</span>
             </header>
-            <table class="table folds">
+            <table class="table responsive">
                 <thead>
                     <tr>
                         <th scope="col">"Step"</th>
@@ -284,10 +293,10 @@ fn one(
 
 fn row(step: Memo<PendingStep>) -> impl IntoView {
     let PendingStep { noderole, role, action, fqdn, deployment, .. } = step.get_untracked();
-    let says = Memo::new(move |_| step.read().reasons.clone());
-    let says = move || {
-        let line = |says: String| view! { <li>{icon(Icon::Right)} <span>{says}</span></li> };
-        says.get().into_iter().map(line).collect_view()
+    let reasons = Memo::new(move |_| step.read().reasons.clone());
+    let reasons = move || {
+        let line = |reasons: String| view! { <li>{icon(Icon::Right)} <span>{reasons}</span></li> };
+        reasons.get().into_iter().map(line).collect_view()
     };
     // A focused link remains while the unblocking action stays the same.
     let freed_by = Memo::new(move |_| step.read().resolved_by.clone());
@@ -300,14 +309,16 @@ fn row(step: Memo<PendingStep>) -> impl IntoView {
                     <a class="main" href=addresses::noderole(noderole)>{role.to_string()}</a>
                     {action_pill(&action)}
                     " on " <a href=addresses::pending_on(&fqdn)>{fqdn.clone()}</a>
-                    <div class="links"><a href=addresses::deployment(&deployment)>{deployment.to_string()}</a></div>
+                    <div class="links">
+                        <a href=addresses::deployment(&deployment)>{deployment.to_string()}</a>
+                    </div>
                 </div>
             </td>
             <td data-label="State">{move || view! { <StatePill state=step.read().state/> }}</td>
             <td data-label="Pending since" class="number">
                 {move || view! { <TimeText at=since.get()/> }}
             </td>
-            <td data-label="Pending reason"><ul class="whys">{says}</ul></td>
+            <td data-label="Pending reason"><ul class="reason-list">{reasons}</ul></td>
             <td data-label="Resolved by"><div class="links">{freed_by}</div></td>
         </tr>
     }
@@ -316,17 +327,24 @@ fn row(step: Memo<PendingStep>) -> impl IntoView {
 
 fn unblock_text(by: &Resolver) -> AnyView {
     match by {
-        Resolver::Step { noderole: NoderoleRef { id, role, fqdn, state } } => view! {
-            <a href=addresses::noderole(*id) title=state.label()>{icon(shape(*state))} {role.to_string()} " on " {fqdn.clone()}</a>
+        Resolver::Step { noderole: NoderoleRef { id, role, fqdn, state, .. } } => view! {
+            <a href=addresses::noderole(*id) title=state.label()>
+                {icon(shape(*state))} {role.to_string()} " on " {fqdn.clone()}
+            </a>
         }
         .into_any(),
-        Resolver::Run { run } => view! { <a href=addresses::run(*run)>"run " {run.0}</a> }.into_any(),
-        Resolver::Node { fqdn } => {
-            view! { <a href=addresses::nodes_matching(fqdn)>{icon(Icon::Node)} {fqdn.clone()}</a> }.into_any()
+        Resolver::Run { run } => view! {
+            <a href=addresses::run(*run)>"run " {run.0}</a>
         }
-        Resolver::Deployment { name } => {
-            view! { <a href=addresses::deployment(name)>{icon(Icon::Deployments)} {name.to_string()}</a> }.into_any()
+        .into_any(),
+        Resolver::Node { fqdn, .. } => view! {
+            <a href=addresses::nodes_matching(fqdn)>{icon(Icon::Node)} {fqdn.clone()}</a>
         }
+        .into_any(),
+        Resolver::Deployment { name, .. } => view! {
+            <a href=addresses::deployment(name)>{icon(Icon::Deployments)} {name.to_string()}</a>
+        }
+        .into_any(),
     }
 }
 
@@ -339,7 +357,13 @@ fn pager(next: Option<&Cursor>, query: &PendingQuery) -> impl IntoView + use<> {
     page_links(first, later, (to_first, "Next"))
 }
 
-#[server(name = ReadPending, prefix = "/call", endpoint = "pending", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadPending,
+    prefix = "/call",
+    endpoint = "pending",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn pending(query: PendingQuery) -> ServerResult<PendingPage> {
     let (request, actor) = signed_in()?;
     answer(request.control.pending(&actor, &query).await).await
@@ -351,15 +375,15 @@ mod tests {
 
     #[test]
     fn pending_list_round_trips_through_address() {
-        let mut wanted = PendingQuery::default();
-        assert_eq!(address(&wanted), "/pending");
-        wanted.reason = "node_dead".into();
-        wanted.node = "n1.example.com".into();
-        assert_eq!(address(&wanted), "/pending?node=n1.example.com&reason=node_dead");
-        wanted.sort = Order::descending(PendingSort::Since);
-        wanted.after = Some(Cursor::from("-since~-7~-x".to_owned()));
+        let mut parsed_query = PendingQuery::default();
+        assert_eq!(address(&parsed_query), "/pending");
+        parsed_query.reason = "node_dead".into();
+        parsed_query.node = "n1.example.com".into();
+        assert_eq!(address(&parsed_query), "/pending?node=n1.example.com&reason=node_dead");
+        parsed_query.sort = Order::descending(PendingSort::Since);
+        parsed_query.after = Some(Cursor::from("-since~-7~-x".to_owned()));
         assert_eq!(
-            address(&wanted),
+            address(&parsed_query),
             "/pending?node=n1.example.com&reason=node_dead&sort=-since&after=-since~-7~-x"
         );
     }

@@ -18,7 +18,7 @@ use crate::addresses;
 use crate::clock::TimeText;
 use crate::codec::AsJson;
 use crate::components::list::{ListAddress, columns_of, hidden};
-use crate::components::list_page::{Field, ListOf, ListPage, With, with_fields};
+use crate::components::list_page::{Field, ListOf, ListPage, RowContext, with_fields};
 use crate::components::{Empty, Icon, icon};
 use crate::failure::{Failure, ServerResult};
 #[cfg(feature = "ssr")]
@@ -60,44 +60,57 @@ impl ListContent {
 }
 
 const STATE: &str = "state";
-const OWNER: &str = "whose";
+const INVOLVEMENT: &str = "involvement";
 
 fn state_param(of: ListContent) -> &'static str {
     if of == ListContent::Reviews(ReviewStateFilter::Open) { "" } else { of.as_str() }
 }
 
-fn owner_param(whose: ReviewFilter) -> &'static str {
-    if whose == ReviewFilter::All { "" } else { whose.as_str() }
+fn involvement_param(involvement: ReviewFilter) -> &'static str {
+    if involvement == ReviewFilter::All { "" } else { involvement.as_str() }
 }
 
 /// Parses the list of an address. Unknown values are refused.
 fn which(listed: &ListAddress<ReviewSort>) -> Result<(ListContent, ReviewFilter), Failure> {
     let of = listed.one_of(STATE, &ListContent::EVERY, ListContent::as_str)?;
-    let whose = listed.one_of(OWNER, &ReviewFilter::EVERY, ReviewFilter::as_str)?;
-    Ok((of.unwrap_or(ListContent::Reviews(ReviewStateFilter::Open)), whose.unwrap_or_default()))
+    let involvement = listed.one_of(INVOLVEMENT, &ReviewFilter::EVERY, ReviewFilter::as_str)?;
+    Ok((
+        of.unwrap_or(ListContent::Reviews(ReviewStateFilter::Open)),
+        involvement.unwrap_or_default(),
+    ))
 }
 
 /// As [`which`], but an unknown value selects the default. The list itself reports the error.
-fn here(listed: &ListAddress<ReviewSort>) -> (ListContent, ReviewFilter) {
-    let (state, whose) = (listed.param(STATE), listed.param(OWNER));
+fn shown_list(listed: &ListAddress<ReviewSort>) -> (ListContent, ReviewFilter) {
+    let (state, involvement) = (listed.param(STATE), listed.param(INVOLVEMENT));
     let of = ListContent::EVERY
         .into_iter()
         .find(|of| of.as_str() == state)
         .unwrap_or(ListContent::Reviews(ReviewStateFilter::Open));
-    (of, ReviewFilter::EVERY.into_iter().find(|each| each.as_str() == whose).unwrap_or_default())
+    (
+        of,
+        ReviewFilter::EVERY
+            .into_iter()
+            .find(|each| each.as_str() == involvement)
+            .unwrap_or_default(),
+    )
 }
 
 /// The address of another list with the same deployment and text. Only open reviews can await the
 /// reader.
-fn other(listed: &ListAddress<ReviewSort>, of: ListContent, whose: ReviewFilter) -> String {
-    let whose =
-        if whose == ReviewFilter::ForMe && of != ListContent::Reviews(ReviewStateFilter::Open) {
-            ReviewFilter::All
-        } else {
-            whose
-        };
-    let kept = listed.bare().with_list(STATE, state_param(of)).with_list(OWNER, owner_param(whose));
-    with_fields(kept, Changes::FIELDS, |name| listed.param(name)).address()
+fn other(listed: &ListAddress<ReviewSort>, of: ListContent, involvement: ReviewFilter) -> String {
+    let involvement = if involvement == ReviewFilter::ForMe
+        && of != ListContent::Reviews(ReviewStateFilter::Open)
+    {
+        ReviewFilter::All
+    } else {
+        involvement
+    };
+    let address = listed
+        .without_filters()
+        .with_list(STATE, state_param(of))
+        .with_list(INVOLVEMENT, involvement_param(involvement));
+    with_fields(address, Changes::FIELDS, |name| listed.param(name)).address()
 }
 
 /// The order of proposals that corresponds to an order of reviews. Their keys have the same types,
@@ -164,7 +177,7 @@ impl ListPage for Changes {
         Field::text("deployment", "Deployment", "deployment is"),
         Field::text("filter", "Title or name contains", "title or name contains"),
     ];
-    const EXTRA_PARAMS: &'static [&'static str] = &[STATE, OWNER];
+    const EXTRA_PARAMS: &'static [&'static str] = &[STATE, INVOLVEMENT];
     const NUMBERS: &'static [Part] = &[Part::Approvals];
     const SORTS: &'static [(ReviewSort, &'static str)] =
         &[(ReviewSort::Submitted, "submitted"), (ReviewSort::Title, "title")];
@@ -182,28 +195,35 @@ impl ListPage for Changes {
         };
         let listed = ListAddress::read(self.path(), query, Self::CURSOR_PARAM)
             .with_list(STATE, &default_param(STATE, ReviewStateFilter::Open.as_str()))
-            .with_list(OWNER, &default_param(OWNER, ReviewFilter::All.as_str()));
+            .with_list(INVOLVEMENT, &default_param(INVOLVEMENT, ReviewFilter::All.as_str()));
         with_fields(listed, Self::FIELDS, word)
     }
 
     async fn fetch(self, listed: ListAddress<ReviewSort>) -> ServerResult<Page> {
-        let (of, whose) = which(&listed)?;
+        let (of, involvement) = which(&listed)?;
         let (sort, before) = listed.page_position()?;
         let (deployment, filter) = (listed.param("deployment"), listed.param("filter"));
         match of {
             ListContent::Reviews(state) => {
-                let wanted =
-                    ReviewsQuery { whose, state, deployment, filter, sort, limit: None, before };
-                let page = reviews(wanted).await?;
+                let parsed_query = ReviewsQuery {
+                    involvement,
+                    state,
+                    deployment,
+                    filter,
+                    sort,
+                    limit: None,
+                    before,
+                };
+                let page = reviews(parsed_query).await?;
                 Ok(Page {
                     lines: page.reviews.into_iter().map(Line::Review).collect(),
                     next: page.next,
                 })
             }
             ListContent::Drafts => {
-                let (mine, to) = (whose == ReviewFilter::Mine, proposal_order(sort));
+                let (mine, to) = (involvement == ReviewFilter::Mine, proposal_order(sort));
                 let before = moved(before, sort, to);
-                let wanted = ProposalsQuery {
+                let parsed_query = ProposalsQuery {
                     mine,
                     drafts: true,
                     deployment,
@@ -212,7 +232,7 @@ impl ListPage for Changes {
                     limit: None,
                     before,
                 };
-                let page = proposals(wanted).await?;
+                let page = proposals(parsed_query).await?;
                 let next = moved(page.next, to, sort);
                 Ok(Page { lines: page.proposals.into_iter().map(Line::Draft).collect(), next })
             }
@@ -234,7 +254,7 @@ impl ListPage for Changes {
         }
     }
 
-    fn row(self, line: Memo<Line>, with: With<Self>) -> AnyView {
+    fn row(self, line: Memo<Line>, with: RowContext<Self>) -> AnyView {
         match line.get_untracked() {
             Line::Review(first) => review(following(line, first, as_review), with),
             Line::Draft(first) => draft(following(line, first, as_draft), with),
@@ -242,15 +262,15 @@ impl ListPage for Changes {
     }
 
     fn api_call(self, listed: &ListAddress<ReviewSort>) -> Call {
-        let (of, whose) = here(listed);
+        let (of, involvement) = shown_list(listed);
         match of {
             ListContent::Reviews(state) => api::calls::list(List::Reviews, |word| match word {
-                "whose" => Some(owner_param(whose).to_owned()),
+                "involvement" => Some(involvement_param(involvement).to_owned()),
                 "state" => Some(state.as_str().to_owned()),
                 word => Some(listed.param(word)),
             }),
             ListContent::Drafts => api::calls::list(List::Proposals, |word| match word {
-                "mine" => (whose == ReviewFilter::Mine).then(|| "true".to_owned()),
+                "mine" => (involvement == ReviewFilter::Mine).then(|| "true".to_owned()),
                 "drafts" => Some("true".to_owned()),
                 "sort" => {
                     let order = listed.param(word).parse().unwrap_or_default();
@@ -297,8 +317,12 @@ pub fn Reviews() -> impl IntoView {
         <Title text="Reviews"/>
         <div class="head"><h1>"Reviews"</h1></div>
         <div class="filters spread">
-            <nav class="buttons" aria-label="Filter by state">{move || state_links(&listed.read())}</nav>
-            <nav class="buttons" aria-label="Filter by person">{move || whose(&listed.read())}</nav>
+            <nav class="buttons" aria-label="Filter by state">
+                {move || state_links(&listed.read())}
+            </nav>
+            <nav class="buttons" aria-label="Filter by person">
+                {move || involvement_links(&listed.read())}
+            </nav>
         </div>
         {list.view()}
     }
@@ -307,25 +331,27 @@ pub fn Reviews() -> impl IntoView {
 
 fn link(to: String, word: &'static str, is_current: bool) -> AnyView {
     let current = is_current.then_some("true");
-    view! { <a class="button small" class:quiet=!is_current href=to aria-current=current>{word}</a> }
-        .into_any()
+    view! {
+        <a class="button small" class:quiet=!is_current href=to aria-current=current>{word}</a>
+    }
+    .into_any()
 }
 
 fn state_links(listed: &ListAddress<ReviewSort>) -> AnyView {
-    let (now, whose) = here(listed);
-    let one = |of: ListContent| link(other(listed, of, whose), of.label(), of == now);
+    let (now, involvement) = shown_list(listed);
+    let one = |of: ListContent| link(other(listed, of, involvement), of.label(), of == now);
     ListContent::EVERY.map(one).collect_view().into_any()
 }
 
-fn whose(listed: &ListAddress<ReviewSort>) -> AnyView {
-    let (of, now) = here(listed);
-    let one = |(whose, word): (ReviewFilter, &'static str)| {
-        let of = if whose == ReviewFilter::ForMe {
+fn involvement_links(listed: &ListAddress<ReviewSort>) -> AnyView {
+    let (of, now) = shown_list(listed);
+    let one = |(involvement, word): (ReviewFilter, &'static str)| {
+        let of = if involvement == ReviewFilter::ForMe {
             ListContent::Reviews(ReviewStateFilter::Open)
         } else {
             of
         };
-        link(other(listed, of, whose), word, whose == now)
+        link(other(listed, of, involvement), word, involvement == now)
     };
     [
         (ReviewFilter::All, "everyone’s"),
@@ -347,8 +373,8 @@ fn nothing(listed: &ListAddress<ReviewSort>, has_next: bool) -> AnyView {
         }
         .into_any();
     }
-    let (of, whose) = here(listed);
-    if whose == ReviewFilter::ForMe && !listed.is_filtered() && listed.cursor().is_none() {
+    let (of, involvement) = shown_list(listed);
+    if involvement == ReviewFilter::ForMe && !listed.is_filtered() && listed.cursor().is_none() {
         return view! {
             <Empty icon=Icon::Check title="No reviews wait for you">
                 <p>"This list shows the reviews that you can approve, reject or commit now."</p>
@@ -360,15 +386,17 @@ fn nothing(listed: &ListAddress<ReviewSort>, has_next: bool) -> AnyView {
     if let Some(hidden) = hidden(listed, one, many) {
         return hidden;
     }
-    if whose != ReviewFilter::All {
+    if involvement != ReviewFilter::All {
         let to = other(listed, of, ReviewFilter::All);
         let word = if of == ListContent::Reviews(ReviewStateFilter::Any) {
             "Show all".to_owned()
         } else {
             format!("Show all ({})", of.label())
         };
-        return view! { <Empty icon=Icon::Search title="No matches"><a class="button" href=to>{word}</a></Empty> }
-            .into_any();
+        return view! {
+            <Empty icon=Icon::Search title="No matches"><a class="button" href=to>{word}</a></Empty>
+        }
+        .into_any();
     }
     empty_state(of)
 }
@@ -377,7 +405,8 @@ fn empty_state(of: ListContent) -> AnyView {
     let (title, text) = match of {
         ListContent::Reviews(ReviewStateFilter::Open) => (
             "No open reviews",
-            "Propose changes on a deployment's board and submit them. They wait here for another person's approval.",
+            "Propose changes on a deployment's board and submit them. They wait here for another \
+             person's approval.",
         ),
         ListContent::Reviews(ReviewStateFilter::Committed) => {
             ("No committed reviews yet", "Committed reviews are listed here.")
@@ -387,7 +416,8 @@ fn empty_state(of: ListContent) -> AnyView {
         }
         ListContent::Reviews(ReviewStateFilter::Any) => (
             "No reviews yet",
-            "Propose changes on a deployment's board and submit them. They wait here for another person's approval.",
+            "Propose changes on a deployment's board and submit them. They wait here for another \
+             person's approval.",
         ),
         ListContent::Drafts => (
             "No proposals to submit",
@@ -403,15 +433,22 @@ fn empty_state(of: ListContent) -> AnyView {
     .into_any()
 }
 
-fn review(review: Memo<ReviewSummary>, with: With<Changes>) -> AnyView {
+fn review(review: Memo<ReviewSummary>, with: RowContext<Changes>) -> AnyView {
     let id = review.read_untracked().review;
-    let approvals = view! { {move || review.read().approvals.valid} " of " {move || review.read().approvals.required} };
+    let approvals = view! {
+        {move || review.read().approvals.valid} " of " {move || review.read().approvals.required}
+    };
     view! {
         <tr>
             <td>
                 <div>
-                    <a class="main" href=addresses::review(id)><bdi>{move || review.read().title.clone()}</bdi></a>
-                    <div class="muted">{id.0} " on " {move || scope(&review.read())} ": " {move || review.read().summary.clone()}</div>
+                    <a class="main" href=addresses::review(id)>
+                        <bdi>{move || review.read().title.clone()}</bdi>
+                    </a>
+                    <div class="muted">
+                        {id.0} " on " {move || scope(&review.read())} ": "
+                        {move || review.read().summary.clone()}
+                    </div>
                 </div>
             </td>
             {with.cell(Part::State, "", move || view! { <ReviewPill state=review.read().state/> })}
@@ -424,7 +461,7 @@ fn review(review: Memo<ReviewSummary>, with: With<Changes>) -> AnyView {
 }
 
 /// The row of a proposal that is not submitted. Its cells name the missing parts.
-fn draft(proposal: Memo<ProposalSummary>, with: With<Changes>) -> AnyView {
+fn draft(proposal: Memo<ProposalSummary>, with: RowContext<Changes>) -> AnyView {
     let by = move || match proposal.read().authors.join(", ") {
         nobody if nobody.is_empty() => "no one yet".to_owned(),
         authors => authors,
@@ -463,7 +500,7 @@ fn edit_address(proposal: &ProposalSummary) -> (String, String) {
 
 /// The scope of a review: a deployment or one node.
 fn scope(review: &ReviewSummary) -> String {
-    match &review.node {
+    match &review.fqdn {
         Some(node) => format!("node {node} only, in {}", review.deployment),
         None => review.deployment.to_string(),
     }
@@ -474,7 +511,7 @@ pub fn ReviewPill(state: ReviewState) -> impl IntoView {
     let (color, shape, word) = match state {
         ReviewState::Waiting => ("warn", Icon::Review, "waiting for review"),
         ReviewState::Open => ("active", Icon::Check, "ready to commit"),
-        ReviewState::ChangesRequested => ("error", Icon::Cross, "has objections"),
+        ReviewState::ChangesRequested => ("error", Icon::Cross, "changes requested"),
         ReviewState::Invalid => ("error", Icon::Error, "has errors"),
         ReviewState::ThreadsOpen => ("warn", Icon::Talk, "has open threads"),
         ReviewState::Stale => ("warn", Icon::Lost, "stale"),
@@ -486,13 +523,25 @@ pub fn ReviewPill(state: ReviewState) -> impl IntoView {
     view! { <span class="pill" data-state=color>{icon(shape)} {word}</span> }.into_any()
 }
 
-#[server(name = ReadReviews, prefix = "/call", endpoint = "reviews", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadReviews,
+    prefix = "/call",
+    endpoint = "reviews",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn reviews(query: ReviewsQuery) -> ServerResult<ReviewPage> {
     let (request, actor) = signed_in()?;
     answer(request.control.reviews(&actor, &query).await).await
 }
 
-#[server(name = ReadProposals, prefix = "/call", endpoint = "proposals", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadProposals,
+    prefix = "/call",
+    endpoint = "proposals",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn proposals(query: ProposalsQuery) -> ServerResult<ProposalPage> {
     let (request, actor) = signed_in()?;
     answer(request.control.proposals(&actor, &query).await).await
@@ -512,7 +561,7 @@ mod tests {
 
     #[test]
     fn review_list_round_trips_through_address() {
-        let plain = read(&[("state", "open"), ("whose", "all")]);
+        let plain = read(&[("state", "open"), ("involvement", "all")]);
         assert_eq!(
             which(&plain).unwrap(),
             (ListContent::Reviews(ReviewStateFilter::Open), ReviewFilter::All)
@@ -520,26 +569,30 @@ mod tests {
         assert_eq!(plain.address(), "/reviews");
         let query = [
             ("state", "committed"),
-            ("whose", "mine"),
+            ("involvement", "mine"),
             ("deployment", "web"),
             ("filter", "a+b"),
             ("before", "7"),
         ];
-        let wanted = read(&query);
+        let parsed_query = read(&query);
         assert_eq!(
-            wanted.address(),
-            "/reviews?state=committed&whose=mine&deployment=web&filter=a%2Bb&before=7"
+            parsed_query.address(),
+            "/reviews?state=committed&involvement=mine&deployment=web&filter=a%2Bb&before=7"
         );
         assert_eq!(
-            wanted.first(),
-            "/reviews?state=committed&whose=mine&deployment=web&filter=a%2Bb"
+            parsed_query.first(),
+            "/reviews?state=committed&involvement=mine&deployment=web&filter=a%2Bb"
         );
-        assert_eq!(wanted.all(), "/reviews?state=committed&whose=mine", "the state is no filter");
+        assert_eq!(
+            parsed_query.all(),
+            "/reviews?state=committed&involvement=mine",
+            "the state is a parameter of its own"
+        );
         assert_eq!(which(&read(&[("state", "drafts")])).unwrap().0, ListContent::Drafts);
         assert_eq!(
             other(&read(&[]), ListContent::Drafts, ReviewFilter::All),
             addresses::DRAFTS,
-            "the address of the drafts list"
+            "drafts have their own address"
         );
         let odd = read(&[("state", "nowhere"), ("filter", "x")]);
         assert!(which(&odd).is_err_and(|odd| odd.0.detail.contains("Use one of: open, drafts")));
@@ -548,14 +601,14 @@ mod tests {
 
     #[test]
     fn only_open_reviews_await_a_person() {
-        let for_me = read(&[("whose", "for_me")]);
+        let for_me = read(&[("involvement", "for_me")]);
         assert_eq!(
             other(&for_me, ListContent::Reviews(ReviewStateFilter::Committed), ReviewFilter::ForMe),
             "/reviews?state=committed"
         );
         assert_eq!(
             other(&for_me, ListContent::Drafts, ReviewFilter::Mine),
-            "/reviews?state=drafts&whose=mine"
+            "/reviews?state=drafts&involvement=mine"
         );
     }
 
@@ -566,8 +619,12 @@ mod tests {
         for word in ["state=committed", "filter=x", "sort=title"] {
             assert!(reviews.contains(word), "{word}: {reviews}");
         }
-        let drafts =
-            curl(&[("state", "drafts"), ("whose", "mine"), ("filter", "x"), ("sort", "-title")]);
+        let drafts = curl(&[
+            ("state", "drafts"),
+            ("involvement", "mine"),
+            ("filter", "x"),
+            ("sort", "-title"),
+        ]);
         for word in ["/proposals?", "mine=true", "drafts=true", "filter=x", "sort=-deployment"] {
             assert!(drafts.contains(word), "{word}: {drafts}");
         }
@@ -579,8 +636,8 @@ mod tests {
             (Order::ascending(ReviewSort::Title), Order::ascending(ProposalSort::Deployment));
         assert_eq!(proposal_order(from), to);
         let place = Some(Cursor::from("title~-web~-7".to_owned()));
-        let there = moved(place.clone(), from, to);
-        assert_eq!(there.as_ref().map(Cursor::as_str), Some("deployment~-web~-7"));
-        assert_eq!(moved(there, to, from), place);
+        let converted = moved(place.clone(), from, to);
+        assert_eq!(converted.as_ref().map(Cursor::as_str), Some("deployment~-web~-7"));
+        assert_eq!(moved(converted, to, from), place);
     }
 }

@@ -60,7 +60,9 @@ fn RoleContent(view: RoleView) -> impl IntoView {
         <div class="head">
             <h1>{name.to_string()}</h1>
             <div class="buttons">
-                <a class="button" href=addresses::role_graph(&name)>{icon(Icon::Graph)} "Show dependencies"</a>
+                <a class="button" href=addresses::role_graph(&name)>
+                    {icon(Icon::Graph)} "Show dependencies"
+                </a>
             </div>
         </div>
         // No tab is the current one.
@@ -69,7 +71,10 @@ fn RoleContent(view: RoleView) -> impl IntoView {
         <div class="card role">
             <dl class="facts">
                 <dt>"Barclamp"</dt>
-                <dd><a href=addresses::roles_of(&role.barclamp)>{role.barclamp.to_string()}</a> " " {version}</dd>
+                <dd>
+                    <a href=addresses::roles_of(&role.barclamp)>{role.barclamp.to_string()}</a> " "
+                    {version}
+                </dd>
                 <dt>"Content"</dt>
                 <dd><code title=hash.to_string()>{short}</code></dd>
                 <dt>"Jig"</dt>
@@ -77,11 +82,25 @@ fn RoleContent(view: RoleView) -> impl IntoView {
                 {fact("Flags", text(flags.join(", ")))}
                 {fact("Requires", resolved_names(requires))}
                 {fact("Reads", resolved_names(wants))}
-                {fact("Provides", text(role.provides.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")))}
+                {
+                    fact(
+                        "Provides",
+                        text(
+                            role.provides.iter()
+                                .map(ToString::to_string).collect::<Vec<_>>()
+                                .join(", ")
+                        )
+                    )
+                }
                 {fact("Conflicts with", names(role.conflicts.iter().cloned().collect()))}
                 {fact("Precedes", names(role.preceeds.iter().cloned().collect()))}
                 {fact("Required by", names(required_by))}
-                {fact("Also defined in", (!also_defined_in.is_empty()).then(|| also_defined_in.into_any()))}
+                {
+                    fact(
+                        "Also defined in",
+                        (!also_defined_in.is_empty()).then(|| also_defined_in.into_any())
+                    )
+                }
             </dl>
         </div>
         {attributes(role.attribs)}
@@ -106,7 +125,7 @@ fn fact(word: &'static str, text: Option<AnyView>) -> AnyView {
 fn links(names: Vec<RoleName>) -> AnyView {
     let link =
         |name: RoleName| view! { <li><a href=addresses::role(&name)>{name.to_string()}</a></li> };
-    view! { <ul class="words">{names.into_iter().map(link).collect_view()}</ul> }.into_any()
+    view! { <ul class="inline-list">{names.into_iter().map(link).collect_view()}</ul> }.into_any()
 }
 
 /// Names that a role refers to, each with the resolved name if it differs.
@@ -132,7 +151,9 @@ fn resolved_names<N: std::fmt::Display + 'static>(all: Vec<ResolvedName<N>>) -> 
             }
         }
     };
-    Some(view! { <ul class="words">{all.into_iter().map(one).collect_view()}</ul> }.into_any())
+    Some(
+        view! { <ul class="inline-list">{all.into_iter().map(one).collect_view()}</ul> }.into_any(),
+    )
 }
 
 fn attributes(all: Vec<Attrib>) -> Option<AnyView> {
@@ -144,7 +165,12 @@ fn attributes(all: Vec<Attrib>) -> Option<AnyView> {
     let row = |attrib: Attrib| {
         view! {
             <tr>
-                <td><div><b>{attrib.name.to_string()}</b> <div class="muted">{attrib.description}</div></div></td>
+                <td>
+                    <div>
+                        <b>{attrib.name.to_string()}</b>
+                        <div class="muted">{attrib.description}</div>
+                    </div>
+                </td>
                 <td data-label="Path"><code>{attrib.map.join("/")}</code></td>
                 <td data-label="Default">{shown(attrib.default)}</td>
                 <td data-label="Schema">{shown(attrib.schema)}</td>
@@ -156,7 +182,7 @@ fn attributes(all: Vec<Attrib>) -> Option<AnyView> {
         view! {
             <h2>"Attributes"</h2>
             <div class="card">
-                <table class="table folds">
+                <table class="table responsive">
                     <thead>
                         <tr>
                             <th scope="col">"Attribute"</th>
@@ -175,12 +201,18 @@ fn attributes(all: Vec<Attrib>) -> Option<AnyView> {
 
 fn scripts(all: Vec<Script>) -> Option<AnyView> {
     let link = |script: Script| {
-        view! { <li><a href=addresses::script(script.hash) rel="external"><code>{script.name}</code></a></li> }
+        view! {
+            <li>
+                <a href=addresses::script(script.hash) rel="external"><code>{script.name}</code></a>
+            </li>
+        }
     };
     (!all.is_empty()).then(|| {
         view! {
             <h2>"Scripts"</h2>
-            <div class="card role"><ul class="words">{all.into_iter().map(link).collect_view()}</ul></div>
+            <div class="card role">
+                <ul class="inline-list">{all.into_iter().map(link).collect_view()}</ul>
+            </div>
         }
         .into_any()
     })
@@ -195,13 +227,20 @@ fn document(title: &'static str, value: Value) -> Option<AnyView> {
 
 fn uses(all: Vec<RoleUse>) -> AnyView {
     if all.is_empty() {
-        return view! { <h2>"Deployments"</h2> <p class="muted">"No deployment uses this role yet. Add it on the board of a deployment."</p> }
-            .into_any();
+        return view! {
+            <h2>"Deployments"</h2>
+            <p class="muted">
+                "No deployment uses this role yet. Add it on the board of a deployment."
+            </p>
+        }
+        .into_any();
     }
     let row = |one: RoleUse| {
         view! {
             <tr>
-                <td><a href=addresses::deployment(&one.deployment)>{one.deployment.to_string()}</a></td>
+                <td>
+                    <a href=addresses::deployment(&one.deployment)>{one.deployment.to_string()}</a>
+                </td>
                 <td data-label="Noderoles" class="number">{one.noderoles}</td>
             </tr>
         }
@@ -210,8 +249,13 @@ fn uses(all: Vec<RoleUse>) -> AnyView {
     view! {
         <h2>"Deployments"</h2>
         <div class="card">
-            <table class="table folds">
-                <thead><tr><th scope="col">"Deployment"</th><th scope="col" class="number">"Noderoles"</th></tr></thead>
+            <table class="table responsive">
+                <thead>
+                    <tr>
+                        <th scope="col">"Deployment"</th>
+                        <th scope="col" class="number">"Noderoles"</th>
+                    </tr>
+                </thead>
                 <tbody>{rows}</tbody>
             </table>
         </div>
@@ -221,7 +265,11 @@ fn uses(all: Vec<RoleUse>) -> AnyView {
 
 fn history(all: Vec<RoleVersion>) -> AnyView {
     let row = |one: RoleVersion| {
-        let link = |name: DeploymentName| view! { <a href=addresses::deployment(&name)>{name.to_string()}</a> " " };
+        let link = |name: DeploymentName| {
+            view! {
+                <a href=addresses::deployment(&name)>{name.to_string()}</a> " "
+            }
+        };
         let used = one.used_by.into_iter().map(link).collect_view();
         let same = if one.same { "same as in the newest version" } else { "different" };
         view! {
@@ -236,8 +284,13 @@ fn history(all: Vec<RoleVersion>) -> AnyView {
     view! {
         <h2>"Versions"</h2>
         <div class="card">
-            <table class="table folds">
-                <thead><tr><th scope="col">"Version"</th><th scope="col">"Role"</th><th scope="col">"Used by"</th></tr></thead>
+            <table class="table responsive">
+                <thead>
+                    <tr>
+                        <th scope="col">"Version"</th> <th scope="col">"Role"</th>
+                        <th scope="col">"Used by"</th>
+                    </tr>
+                </thead>
                 <tbody>{rows}</tbody>
             </table>
         </div>

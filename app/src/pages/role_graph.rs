@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use api::catalog::{MAX_GRAPH_ROLES, RoleGraph, RoleGraphQuery, RoleTie};
+use api::catalog::{MAX_GRAPH_ROLES, RoleEdgeReason, RoleGraph, RoleGraphQuery};
 use engine::counting::many;
 use leptos::prelude::*;
 use leptos_meta::Title;
@@ -41,27 +41,46 @@ fn address(query: &RoleGraphQuery) -> String {
 #[component]
 pub fn RoleGraphPage() -> impl IntoView {
     let query = use_query_map();
-    let wanted = Memo::new(move |_| {
+    let parsed_query = Memo::new(move |_| {
         let query = query.read();
         let word = |name: &str| query.get(name).unwrap_or_default();
         RoleGraphQuery { barclamp: word("barclamp"), role: word("role") }
     });
-    let graph = Resource::new(move || wanted.get(), role_graph);
-    let is_part = move || wanted.with(|wanted| *wanted != RoleGraphQuery::default());
+    let graph = Resource::new(move || parsed_query.get(), role_graph);
+    let is_part =
+        move || parsed_query.with(|parsed_query| *parsed_query != RoleGraphQuery::default());
     view! {
         <Title text="Dependencies of roles"/>
         <div class="head"><h1>"Dependencies of roles"</h1></div>
         {tabs(addresses::ROLE_GRAPH)}
         <QueryForm place=addresses::ROLE_GRAPH>
-            {text_field("graph-barclamp", "barclamp", "Barclamp", Signal::derive(move || wanted.read().barclamp.clone()))}
-            {text_field("graph-role", "role", "Connected to role", Signal::derive(move || wanted.read().role.clone()))}
+            {
+                text_field(
+                    "graph-barclamp",
+                    "barclamp",
+                    "Barclamp",
+                    Signal::derive(move || parsed_query.read().barclamp.clone())
+                )
+            }
+            {
+                text_field(
+                    "graph-role",
+                    "role",
+                    "Connected to role",
+                    Signal::derive(move || parsed_query.read().role.clone())
+                )
+            }
             <button class="button" type="submit">{icon(Icon::Search)} "Show"</button>
-            {move || is_part().then(|| view! { <a class="button quiet" href=addresses::ROLE_GRAPH>{icon(Icon::Cross)} "Clear"</a> })}
+            {move || is_part().then(|| view! {
+                <a class="button quiet" href=addresses::ROLE_GRAPH>{icon(Icon::Cross)} "Clear"</a>
+            })}
         </QueryForm>
-        {load_one(graph, (addresses::ROLES, "All roles"), move |graph| view! { <Drawn graph query=wanted.get_untracked()/> })}
+        {load_one(graph, (addresses::ROLES, "All roles"), move |graph| view! {
+            <Drawn graph query=parsed_query.get_untracked()/>
+        })}
         <EquivalentCommands of=move |_: FormValues| {
-            let wanted = wanted.read();
-            vec![api::calls::role_graph(&wanted.barclamp, &wanted.role)]
+            let parsed_query = parsed_query.read();
+            vec![api::calls::role_graph(&parsed_query.barclamp, &parsed_query.role)]
         }/>
     }
     .into_any()
@@ -72,8 +91,14 @@ fn Drawn(graph: RoleGraph, query: RoleGraphQuery) -> impl IntoView {
     if graph.count > MAX_GRAPH_ROLES {
         return view! {
             <div class="card">
-                <Empty icon=Icon::Graph title=format!("{} roles are too many for one graph", graph.count)>
-                    <p>{format!("The graph shows at most {MAX_GRAPH_ROLES} roles. Filter by a barclamp, or by a connected role.")}</p>
+                <Empty
+                    icon=Icon::Graph
+                    title=format!("{} roles are too many for one graph", graph.count)
+                >
+                    <p>
+                        {format!("The graph shows at most {MAX_GRAPH_ROLES} roles. Filter by a \
+                            barclamp, or by a connected role.")}
+                    </p>
                     <a class="button" href=addresses::ROLES>"Show all roles"</a>
                 </Empty>
             </div>
@@ -81,11 +106,11 @@ fn Drawn(graph: RoleGraph, query: RoleGraphQuery) -> impl IntoView {
         .into_any();
     }
     if graph.roles.is_empty() {
-        let what =
+        let title =
             if query == RoleGraphQuery::default() { "No roles yet" } else { "No matching roles" };
         return view! {
             <div class="card">
-                <Empty icon=Icon::Graph title=what>
+                <Empty icon=Icon::Graph title=title>
                     <p>"Roles are defined in barclamps."</p>
                     <a class="button" href=addresses::CATALOG>"Open catalog"</a>
                 </Empty>
@@ -100,12 +125,20 @@ fn Drawn(graph: RoleGraph, query: RoleGraphQuery) -> impl IntoView {
     );
     let picture = svg(&graph, &query.role);
     view! {
-        <p class="muted">{text} " " <a href=format!("{}#ties", address(&query))>"Show as a table"</a></p>
-        <div class="card role-map" role="group" aria-label="Roles and their dependencies" tabindex="0" inner_html=picture></div>
+        <p class="muted">
+            {text} " " <a href=format!("{}#ties", address(&query))>"Show as a table"</a>
+        </p>
+        <div
+            class="card role-map"
+            role="group"
+            aria-label="Roles and their dependencies"
+            tabindex="0"
+            inner_html=picture
+        ></div>
         <ul class="role-legend muted">
             <li><i class="requires"></i> "requires"</li>
             <li><i class="reads"></i> "reads an attribute of"</li>
-            <li><i class="preceeds"></i> "is preceded by"</li>
+            <li><i class="precedes"></i> "is preceded by"</li>
         </ul>
         <h2 id="ties">"Dependencies"</h2>
         <div class="card">{table(&graph)}</div>
@@ -113,11 +146,11 @@ fn Drawn(graph: RoleGraph, query: RoleGraphQuery) -> impl IntoView {
     .into_any()
 }
 
-fn class(tie: RoleTie) -> &'static str {
+fn class(tie: RoleEdgeReason) -> &'static str {
     match tie {
-        RoleTie::Requires => "requires",
-        RoleTie::Reads => "reads",
-        RoleTie::Preceeds => "preceeds",
+        RoleEdgeReason::Requires => "requires",
+        RoleEdgeReason::Reads => "reads",
+        RoleEdgeReason::Preceeds => "precedes",
     }
 }
 
@@ -130,19 +163,30 @@ fn table(graph: &RoleGraph) -> AnyView {
                 .filter(move |edge| if up { edge.to == place } else { edge.from == place });
             let one = |edge: &api::catalog::RoleEdge| {
                 let other = &graph.roles[if up { edge.from } else { edge.to }];
-                let word = match edge.tie {
-                    RoleTie::Requires => "",
-                    RoleTie::Reads => " (reads)",
-                    RoleTie::Preceeds => " (precedes)",
+                let word = match edge.reason {
+                    RoleEdgeReason::Requires => "",
+                    RoleEdgeReason::Reads => " (reads)",
+                    RoleEdgeReason::Preceeds => " (precedes)",
                 };
-                view! { <li><a href=addresses::role_in(&other.name, &other.barclamp)>{other.name.to_string()}</a> {word}</li> }
+                view! {
+                    <li>
+                        <a href=addresses::role_in(&other.name, &other.barclamp)>
+                            {other.name.to_string()}
+                        </a>
+                        {word}
+                    </li>
+                }
             };
-            view! { <ul class="words">{ends.map(one).collect_view()}</ul> }
+            view! { <ul class="inline-list">{ends.map(one).collect_view()}</ul> }
         };
         let role = &graph.roles[place];
         view! {
             <tr>
-                <td><a class="main" href=addresses::role_in(&role.name, &role.barclamp)>{role.name.to_string()}</a></td>
+                <td>
+                    <a class="main" href=addresses::role_in(&role.name, &role.barclamp)>
+                        {role.name.to_string()}
+                    </a>
+                </td>
                 <td data-label="Barclamp">{role.barclamp.to_string()}</td>
                 <td data-label="After">{near(true)}</td>
                 <td data-label="Before">{near(false)}</td>
@@ -151,7 +195,7 @@ fn table(graph: &RoleGraph) -> AnyView {
     };
     let rows = (0..graph.roles.len()).map(row).collect_view();
     view! {
-        <table class="table folds">
+        <table class="table responsive">
             <thead>
                 <tr>
                     <th scope="col">"Role"</th>
@@ -186,22 +230,24 @@ fn svg(graph: &RoleGraph, center: &str) -> String {
     // Writing to a string cannot fail.
     let _ = write!(
         out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\">",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} \
+         {1}\">",
         layout.width, layout.height
     );
     for (edge, path) in graph.edges.iter().zip(&layout.paths).filter(|(_, path)| !path.is_empty()) {
         let (line, tip) = (curve(path), arrow(path));
         let _ = write!(
             out,
-            "<path class=\"tie {}\" d=\"{line}\"/><path class=\"tip\" d=\"{tip}\"/>",
-            class(edge.tie)
+            "<path class=\"dependency {}\" d=\"{line}\"/><path class=\"tip\" d=\"{tip}\"/>",
+            class(edge.reason)
         );
     }
     for (role, (x, y)) in graph.roles.iter().zip(&layout.places) {
-        let here = if role.name.as_str() == center { " aria-current=\"true\"" } else { "" };
+        let current = if role.name.as_str() == center { " aria-current=\"true\"" } else { "" };
         let _ = write!(
             out,
-            "<a href=\"{href}\"{here}><title>{title}</title><rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>\
+            "<a href=\"{href}\"{current}><title>{title}</title><rect x=\"{x}\" y=\"{y}\" \
+             width=\"{width}\" height=\"{height}\" rx=\"6\"/>\
              <text class=\"name\" x=\"{tx}\" y=\"{ty}\">{name}</text><text class=\"of\" x=\"{tx}\" y=\"{by}\">{of}</text></a>",
             href = escaped(&addresses::role_in(&role.name, &role.barclamp)),
             title = escaped(&format!("{} of {}", role.name, role.barclamp)),
@@ -222,7 +268,13 @@ fn svg(graph: &RoleGraph, center: &str) -> String {
 }
 
 /// The graph of dependencies between roles.
-#[server(name = ReadRoleGraph, prefix = "/call", endpoint = "role_graph", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadRoleGraph,
+    prefix = "/call",
+    endpoint = "role_graph",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn role_graph(query: RoleGraphQuery) -> ServerResult<RoleGraph> {
     let (request, actor) = signed_in()?;
     answer(request.control.role_graph(&actor, &query).await).await
@@ -243,10 +295,13 @@ mod tests {
             flags: vec![],
         };
         let roles = vec![vertex("base"), vertex("runtime"), vertex("app")];
-        let edge = |from, to, tie| RoleEdge { from, to, tie };
-        let edges = vec![edge(0, 1, RoleTie::Requires), edge(1, 2, RoleTie::Reads)];
+        let edge = |from, to, reason| RoleEdge { from, to, reason };
+        let edges = vec![edge(0, 1, RoleEdgeReason::Requires), edge(1, 2, RoleEdgeReason::Reads)];
         let svg = svg(&RoleGraph { roles, edges, count: 3 }, "app");
-        assert_eq!((svg.matches("<rect").count(), svg.matches("class=\"tie").count()), (3, 2));
+        assert_eq!(
+            (svg.matches("<rect").count(), svg.matches("class=\"dependency").count()),
+            (3, 2)
+        );
         assert!(
             svg.contains("href=\"/catalog/roles/app?barclamp=demo\" aria-current=\"true\""),
             "{svg}"

@@ -10,7 +10,7 @@ use leptos_meta::Title;
 use crate::addresses;
 use crate::codec::AsJson;
 use crate::components::list::{ListAddress, columns_of};
-use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::list_page::{Field, ListOf, ListPage, RowContext};
 use crate::components::{Empty, Icon};
 use crate::failure::ServerResult;
 use crate::pages::catalog::tabs;
@@ -93,14 +93,22 @@ impl ListPage for AllRoles {
         .into_any()
     }
 
-    fn row(self, role: Memo<RoleSummary>, with: With<Self>) -> AnyView {
+    fn row(self, role: Memo<RoleSummary>, with: RowContext<Self>) -> AnyView {
         let first = role.get_untracked();
         let (page, of) = (
             addresses::role_in(&first.name, &first.barclamp),
             addresses::roles_of(&first.barclamp),
         );
-        let barclamp = view! { <span><a href=of>{first.barclamp.to_string()}</a> " " {move || role.read().version.clone()}</span> };
-        let bound = view! { {move || role.read().noderoles} <span class="muted">" in " {move || role.read().deployments} " deployment(s)"</span> };
+        let barclamp = view! {
+            <span>
+                <a href=of>{first.barclamp.to_string()}</a> " "
+                {move || role.read().version.clone()}
+            </span>
+        };
+        let bound = view! {
+            {move || role.read().noderoles}
+            <span class="muted">" in " {move || role.read().deployments} " deployment(s)"</span>
+        };
         view! {
             <tr>
                 <td>

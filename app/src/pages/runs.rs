@@ -13,7 +13,7 @@ use crate::clock::{Elapsed, TimeText};
 use crate::codec::AsJson;
 use crate::components::badge::{RUN_STATES, action_pill, run_style};
 use crate::components::list::{ListAddress, columns_of};
-use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::list_page::{Field, ListOf, ListPage, RowContext};
 use crate::components::{Empty, Icon, RunPill};
 use crate::failure::ServerResult;
 #[cfg(feature = "ssr")]
@@ -98,15 +98,21 @@ impl ListPage for AllRuns {
         .into_any()
     }
 
-    fn row(self, run: Memo<RunSummary>, with: With<Self>) -> AnyView {
+    fn row(self, run: Memo<RunSummary>, with: RowContext<Self>) -> AnyView {
         let id = run.read_untracked().id;
         let noderole = view! {
             <div>
-                <a href=move || addresses::noderole(run.read().noderole)><b>{move || run.read().role.to_string()}</b></a>
+                <a href=move || addresses::noderole(run.read().noderole)>
+                    <b>{move || run.read().role.to_string()}</b>
+                </a>
                 {move || action_pill(&run.read().action)}
                 " on " {move || run.read().fqdn.clone()}
-                {move || run.read().error.clone().map(|error| view! { <div class="fault">{error}</div> })}
-                {move || run.read().cause.clone().map(|cause| view! { <div class="muted">{cause}</div> })}
+                {move || run.read().error.clone().map(|error| view! {
+                    <div class="error-text">{error}</div>
+                })}
+                {move || run.read().cause.clone().map(|cause| view! {
+                    <div class="muted">{cause}</div>
+                })}
             </div>
         };
         let deployment = move || {
@@ -117,13 +123,17 @@ impl ListPage for AllRuns {
             move || run.read().started.map(|from| view! { <Elapsed from to=run.read().ended/> });
         view! {
             <tr>
-                <td data-label="Run" class="tight"><a class="main" href=addresses::run(id)>{id.0}</a></td>
+                <td data-label="Run" class="tight">
+                    <a class="main" href=addresses::run(id)>{id.0}</a>
+                </td>
                 {with.cell(Part::State, "", move || view! { <RunPill state=run.read().state/> })}
                 {with.cell(Part::Noderole, "", noderole)}
                 {with.cell(Part::Deployment, "", deployment)}
                 {with.cell(Part::Worker, "", move || run.read().worker.clone())}
                 {with.cell(Part::Duration, "", took)}
-                {with.cell(Part::Queued, "muted", move || view! { <TimeText at=run.read().queued/> })}
+                {with.cell(Part::Queued, "muted", move || view! {
+                    <TimeText at=run.read().queued/>
+                })}
             </tr>
         }
         .into_any()

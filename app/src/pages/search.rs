@@ -16,7 +16,7 @@ use crate::components::{
 use crate::failure::ServerResult;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
-use crate::search_results::{Act, Choice, heading, offers, pages, search_text};
+use crate::search_results::{Choice, ChoiceAction, heading, offers, pages, search_text};
 
 #[component]
 pub fn Search() -> impl IntoView {
@@ -28,8 +28,8 @@ pub fn Search() -> impl IntoView {
     );
     let same = move |_: FormValues| {
         let text = text.read();
-        let wanted = search_text(&text);
-        if wanted.is_empty() { Vec::new() } else { vec![api::calls::search(wanted)] }
+        let search = search_text(&text);
+        if search.is_empty() { Vec::new() } else { vec![api::calls::search(search)] }
     };
     view! {
         <Title text="Search"/>
@@ -37,14 +37,24 @@ pub fn Search() -> impl IntoView {
         <QueryForm place=addresses::SEARCH>
             <div class="field">
                 <label for="search-text">"Part of a name or title, or a number"</label>
-                <input class="input" id="search-text" name="q" autocomplete="off" maxlength=MAX_QUERY_CHARS.to_string() value=move || text.get() prop:value=move || text.get()/>
+                <input
+                    class="input"
+                    id="search-text"
+                    name="q"
+                    autocomplete="off"
+                    maxlength=MAX_QUERY_CHARS.to_string()
+                    value=move || text.get()
+                    prop:value=move || text.get()
+                />
             </div>
             <button class="button" type="submit">{icon(Icon::Search)} "Search"</button>
         </QueryForm>
         {load_with_error(
             found,
             move |found| results(&text.get_untracked(), &found),
-            |problem| problem_in_page(problem, view! { <a class="button" href=addresses::SEARCH>"New search"</a> }.into_any()),
+            |problem| problem_in_page(problem, view! {
+                <a class="button" href=addresses::SEARCH>"New search"</a>
+            }.into_any()),
         )}
         <EquivalentCommands of=same/>
     }
@@ -57,7 +67,10 @@ fn results(text: &str, found: &SearchResults) -> AnyView {
         return view! {
             <div class="card">
                 <Empty icon=Icon::Search title="No results">
-                    <p>"Search for part of the name or title of a deployment, node, role, review or person, or for the number of a run or review."</p>
+                    <p>
+                        "Search for part of the name or title of a deployment, node, role, review \
+                         or person, or for the number of a run or review."
+                    </p>
                 </Empty>
             </div>
         }
@@ -75,8 +88,8 @@ fn results(text: &str, found: &SearchResults) -> AnyView {
 
 /// The hits of one kind. Only links: further commands are on the linked page.
 fn part(title: &'static str, choices: Vec<Choice>, more: bool) -> AnyView {
-    let line = |Choice { name, about, icon: shape, act }| match act {
-        Act::Go(place) => Some(view! {
+    let line = |Choice { name, about, icon: shape, action }| match action {
+        ChoiceAction::Go(place) => Some(view! {
             <li>
                 <a class="main" href=place>{icon(shape)} " " <bdi>{name}</bdi></a>
                 <small class="muted">{about}</small>
@@ -90,7 +103,9 @@ fn part(title: &'static str, choices: Vec<Choice>, more: bool) -> AnyView {
             <header><h2>{title}</h2></header>
             <ul class="short-lines">
                 {lines}
-                {more.then(|| view! { <li class="muted">"There are more results. Enter more of the name."</li> })}
+                {more.then(|| view! {
+                    <li class="muted">"There are more results. Enter more of the name."</li>
+                })}
             </ul>
         </section>
     }

@@ -5,7 +5,7 @@
 
 #[cfg(feature = "ssr")]
 use api::second_factor::FactorRequest;
-use api::second_factor::{FactorOptions, SecondFactorPage, TotpMade};
+use api::second_factor::{FactorOptions, SecondFactorPage, TotpSetup};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos_meta::Title;
@@ -41,11 +41,11 @@ fn Refused() -> impl IntoView {
     let word = use_query_map().read_untracked().get("problem")?;
     #[cfg(feature = "ssr")]
     crate::respond::status(403);
-    let (what, then) = explained(&word);
+    let (problem, remedy) = explained(&word);
     Some(view! {
         <div class="notice" data-state="error" role="alert">
             {icon(Icon::Error)}
-            <div><b>{what}</b><p>{then}</p></div>
+            <div><b>{problem}</b><p>{remedy}</p></div>
         </div>
     })
 }
@@ -74,18 +74,25 @@ fn shown(page: SecondFactorPage) -> AnyView {
     let next = next.unwrap_or_else(|| "/".to_owned());
     let SecondFactorPage { person, state, set_up } = page;
     let body = match set_up {
-        _ if state.needed && state.any() => verify_view(state.totp, state.passkeys > 0, next).into_any(),
-        Some(made) => confirm_view(made, next).into_any(),
-        None if state.totp => {
-            view! { <p>"Your authenticator app is set up. " <a href=addresses::ACCOUNT>"My account"</a></p> }.into_any()
+        _ if state.needed && state.any() => {
+            verify_view(state.totp, state.passkeys > 0, next).into_any()
         }
+        Some(made) => confirm_view(made, next).into_any(),
+        None if state.totp => view! {
+            <p>
+                "Your authenticator app is set up. " <a href=addresses::ACCOUNT>"My account"</a>
+            </p>
+        }
+        .into_any(),
         None => starts(state.needed, next).into_any(),
     };
     view! {
         <p class="muted">"Signed in as " <b>{person}</b> "."</p>
         {body}
         {state.needed.then(|| view! {
-            <form method="post" action="/sign-out"><button class="button wide" type="submit">"Sign out"</button></form>
+            <form method="post" action="/sign-out">
+                <button class="button wide" type="submit">"Sign out"</button>
+            </form>
         })}
     }
     .into_any()
@@ -121,10 +128,13 @@ fn starts(needed: bool, next: String) -> impl IntoView {
     }
 }
 
-fn confirm_view(made: TotpMade, next: String) -> impl IntoView {
-    let TotpMade { secret, uri } = made;
+fn confirm_view(made: TotpSetup, next: String) -> impl IntoView {
+    let TotpSetup { secret, uri } = made;
     view! {
-        <p>"Enter this key in your authenticator app, or " <a href=uri>"open it in the app"</a> ". Then enter the code that the app shows."</p>
+        <p>
+            "Enter this key in your authenticator app, or " <a href=uri>"open it in the app"</a>
+            ". Then enter the code that the app shows."
+        </p>
         <p aria-label="Key" role="group"><code>{group_secret(&secret)}</code></p>
         {code_form("confirm", "Confirm", next)}
     }
@@ -137,8 +147,19 @@ fn code_form(command: &'static str, button: &'static str, next: String) -> impl 
             <input type="hidden" name="next" value=next/>
             <div class="field">
                 <label for="code">"Code"</label>
-                <input class="input mono" id="code" name="code" required autofocus autocomplete="one-time-code" inputmode="numeric" pattern="[0-9 ]*" maxlength="16" aria-describedby="code-hint"/>
-                <span class="hint" id="code-hint">"The six digits that your authenticator app shows."</span>
+                <input
+                    class="input mono"
+                    id="code"
+                    name="code" required autofocus
+                    autocomplete="one-time-code"
+                    inputmode="numeric"
+                    pattern="[0-9 ]*"
+                    maxlength="16"
+                    aria-describedby="code-hint"
+                />
+                <span class="hint" id="code-hint">
+                    "The six digits that your authenticator app shows."
+                </span>
             </div>
             <button class="button primary wide" type="submit">{button}</button>
         </form>
@@ -165,10 +186,14 @@ fn UsePasskey(next: String) -> impl IntoView {
         });
     };
     view! {
-        <button class="button wide" type="button" on:click=ask disabled=move || busy.get()>"Use a passkey"</button>
+        <button class="button wide" type="button" on:click=ask disabled=move || busy.get()>
+            "Use a passkey"
+        </button>
         <noscript><p class="muted">"Passkeys need JavaScript."</p></noscript>
         <div role="alert">{move || problem.get().map(|problem| view! {
-            <div class="notice" data-state="error">{icon(Icon::Error)} <div><p>{problem}</p></div></div>
+            <div class="notice" data-state="error">
+                {icon(Icon::Error)} <div><p>{problem}</p></div>
+            </div>
         })}</div>
     }
 }
@@ -185,20 +210,38 @@ fn group_secret(secret: &str) -> String {
     letters.chunks(4).map(|group| group.iter().collect::<String>()).collect::<Vec<_>>().join(" ")
 }
 
-#[server(name = ReadSecondFactor, prefix = "/call", endpoint = "second-factor", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadSecondFactor,
+    prefix = "/call",
+    endpoint = "second-factor",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn second_factor() -> ServerResult<SecondFactorPage> {
     let (request, actor) = signed_in()?;
     answer(request.people.factor_page(&actor).await).await
 }
 
-#[server(name = ReadFactorOptions, prefix = "/call", endpoint = "factor-options", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadFactorOptions,
+    prefix = "/call",
+    endpoint = "factor-options",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn factor_options() -> ServerResult<FactorOptions> {
     let (request, actor) = signed_in()?;
     let site = request.site.map_err(refuse)?;
     answer(request.people.factor_options(&actor, &site).await).await
 }
 
-#[server(name = VerifyPasskey, prefix = "/call", endpoint = "present-passkey", input = AsJson, output = AsJson)]
+#[server(
+    name = VerifyPasskey,
+    prefix = "/call",
+    endpoint = "present-passkey",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn present_passkey(passkey: serde_json::Value) -> ServerResult<()> {
     let (request, actor) = signed_in()?;
     let site = request.site.map_err(refuse)?;

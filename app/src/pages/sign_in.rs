@@ -66,11 +66,11 @@ pub fn SignIn() -> impl IntoView {
     let name = previous_name(problem.is_some());
     let has_name = name.is_some();
     let notice = problem.map(|word| {
-        let (what, then) = explained(&word);
+        let (problem, remedy) = explained(&word);
         view! {
             <div class="notice" data-state="error" role="alert">
                 {icon(Icon::Error)}
-                <div><b>{what}</b><p>{then}</p></div>
+                <div><b>{problem}</b><p>{remedy}</p></div>
             </div>
         }
     });
@@ -84,25 +84,53 @@ pub fn SignIn() -> impl IntoView {
                 <form class="form" method="post" action="/sign-in">
                     <div class="field">
                         <label for="name">"Name"</label>
-                        <input class="input" id="name" name="name" required maxlength="96" autocomplete="username" autocapitalize="none" spellcheck="false" value=name.clone() autofocus=!has_name/>
+                        <input
+                            class="input"
+                            id="name"
+                            name="name" required
+                            maxlength="96"
+                            autocomplete="username"
+                            autocapitalize="none"
+                            spellcheck="false"
+                            value=name.clone()
+                            autofocus=!has_name
+                        />
                     </div>
                     <div class="field">
                         <label for="password">"Password"</label>
-                        <input class="input" id="password" name="password" type="password" required autocomplete="current-password" autofocus=has_name/>
+                        <input
+                            class="input"
+                            id="password"
+                            name="password"
+                            type="password" required
+                            autocomplete="current-password"
+                            autofocus=has_name
+                        />
                     </div>
-                    {move || next().map(|next| view! { <input type="hidden" name="next" value=next/> })}
+                    {move || next().map(|next| view! {
+                        <input type="hidden" name="next" value=next/>
+                    })}
                     <button class="button primary wide" type="submit">"Sign in"</button>
                 </form>
                 <h2>"Or use a link"</h2>
             </div>
             <p class="muted">
-                "An admin can send you a one-time link. Each start of " <code>"gantry up"</code> " prints new links. Each link works once."
+                "An admin can send you a one-time link. Each start \
+                 of " <code>"gantry up"</code> " prints new links. Each link works once."
             </p>
             <form class="form" method="post" action="/sign-in">
                 <div class="field">
                     <label for="token">"Link or token"</label>
-                    <input class="input mono" id="token" name="token" required autocomplete="off" spellcheck="false"/>
-                    <span class="hint">"A link fills in this field. You can also paste the whole link."</span>
+                    <input
+                        class="input mono"
+                        id="token"
+                        name="token" required
+                        autocomplete="off"
+                        spellcheck="false"
+                    />
+                    <span class="hint">
+                        "A link fills in this field. You can also paste the whole link."
+                    </span>
                 </div>
                 {move || next().map(|next| view! { <input type="hidden" name="next" value=next/> })}
                 <button class="button wide" type="submit">"Sign in with the link"</button>
@@ -135,8 +163,8 @@ fn explained(word: &str) -> (&'static str, &'static str) {
         ),
         "query" => (
             "Links of this form are not accepted",
-            "The address contains the token after ?, so the token may be in logs. Ask an admin for a \
-             new link, or restart Gantry.",
+            "The address contains the token after ?, so the token may be in logs. Ask an admin \
+             for a new link, or restart Gantry.",
         ),
         "busy" => ("Too many people are signing in", "Try again in a few seconds."),
         _ => (

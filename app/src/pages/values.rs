@@ -103,7 +103,7 @@ impl AddressParams {
 
 fn page(meant: fn(&str) -> Option<ValuesOwner>) -> impl IntoView {
     let (params, query) = (use_params_map(), use_query_map());
-    let asked = Memo::new(move |_| {
+    let params = Memo::new(move |_| {
         let (query, params) = (query.read(), params.read());
         let word = |name: &str| query.get(name).unwrap_or_default();
         let id = params.get("id").unwrap_or_default();
@@ -114,50 +114,64 @@ fn page(meant: fn(&str) -> Option<ValuesOwner>) -> impl IntoView {
             own: word("own"),
         }
     });
-    let of = Memo::new(move |_| meant(&asked.read().id));
-    let fetch = move |asked: AddressParams| async move {
-        let of = meant(&asked.id).ok_or_else(missing)?;
-        let wanted = asked.query()?;
-        Ok((of, wanted.clone(), of.ask(wanted).await?))
+    let of = Memo::new(move |_| meant(&params.read().id));
+    let fetch = move |params: AddressParams| async move {
+        let of = meant(&params.id).ok_or_else(missing)?;
+        let parsed_query = params.query()?;
+        Ok((of, parsed_query.clone(), of.ask(parsed_query).await?))
     };
-    let values = Resource::new(move || asked.get(), fetch);
+    let values = Resource::new(move || params.get(), fetch);
     let head = move || {
         Suspend::new(async move {
             match values.await {
-                Ok((of, wanted, first)) => head(of, &wanted, &first),
+                Ok((of, parsed_query, first)) => head(of, &parsed_query, &first),
                 Err(_) => view! { <Title text="Data"/> <div class="head"><h1>"Data"</h1></div> }
                     .into_any(),
             }
         })
     };
     let same = move |_: FormValues| {
-        let (asked, of) = (asked.read(), of.get());
-        of.zip(asked.query().ok()).map(|(of, wanted)| of.api_call(&wanted)).into_iter().collect()
+        let (params, of) = (params.read(), of.get());
+        of.zip(params.query().ok())
+            .map(|(of, parsed_query)| of.api_call(&parsed_query))
+            .into_iter()
+            .collect()
     };
-    let say = move |problem| {
-        problem_in_page(problem, correction_links(of.get_untracked(), &asked.read_untracked()))
+    let show_error = move |problem| {
+        problem_in_page(problem, correction_links(of.get_untracked(), &params.read_untracked()))
     };
     view! {
         <Transition>{head}</Transition>
-        {move || of.get().map(|of| form(of, asked))}
-        {load_with_error(values, |(of, query, first)| view! { <Loaded of query first/> }, say)}
+        {move || of.get().map(|of| form(of, params))}
+        {load_with_error(values, |(of, query, first)| view! {
+            <Loaded of query first/>
+        }, show_error)}
         <EquivalentCommands of=same/>
     }
     .into_any()
 }
 
-fn form(of: ValuesOwner, asked: Memo<AddressParams>) -> impl IntoView {
+fn form(of: ValuesOwner, params: Memo<AddressParams>) -> impl IntoView {
     let own = move || {
-        let own = Some(asked.read().own.clone()).filter(|own| !own.is_empty());
+        let own = Some(params.read().own.clone()).filter(|own| !own.is_empty());
         own.map(|own| view! { <input type="hidden" name="own" value=own/> })
     };
-    let filter = move || asked.read().filter.clone();
+    let filter = move || params.read().filter.clone();
     view! {
         <QueryForm place=of.path()>
             {own}
             <div class="field">
                 <label for="filter-values">"Path, value or source contains"</label>
-                <input class="input" id="filter-values" name="filter" type="search" autocomplete="off" maxlength=MAX_VALUE_CHARS value=filter prop:value=filter/>
+                <input
+                    class="input"
+                    id="filter-values"
+                    name="filter"
+                    type="search"
+                    autocomplete="off"
+                    maxlength=MAX_VALUE_CHARS
+                    value=filter
+                    prop:value=filter
+                />
             </div>
             <button class="button" type="submit">{icon(Icon::Search)} "Filter"</button>
         </QueryForm>
@@ -166,11 +180,11 @@ fn form(of: ValuesOwner, asked: Memo<AddressParams>) -> impl IntoView {
 }
 
 /// Links that correct the address.
-fn correction_links(of: Option<ValuesOwner>, asked: &AddressParams) -> AnyView {
+fn correction_links(of: Option<ValuesOwner>, params: &AddressParams) -> AnyView {
     let Some(of) = of else {
         return view! { <a class="button" href=addresses::NODES>"All nodes"</a> }.into_any();
     };
-    let narrow = !(asked.filter.is_empty() && asked.own.is_empty() && asked.after.is_none());
+    let narrow = !(params.filter.is_empty() && params.own.is_empty() && params.after.is_none());
     narrow.then(|| view! { <a class="button" href=of.path()>"All values"</a> }).into_any()
 }
 
@@ -187,7 +201,10 @@ fn head(of: ValuesOwner, query: &ValuesQuery, first: &ValuesView) -> AnyView {
     let about = match of {
         ValuesOwner::Noderole(id) => tabs(id, query).into_any(),
         ValuesOwner::Run(_) => view! {
-            <p class="muted">"The input of the run when it started. Secrets are shown by name. " <a href=addresses::noderole_values(noderole)>"Input of the next run"</a></p>
+            <p class="muted">
+                "The input of the run when it started. Secrets are shown by name. "
+                <a href=addresses::noderole_values(noderole)>"Input of the next run"</a>
+            </p>
         }
         .into_any(),
     };
@@ -207,12 +224,12 @@ fn missing() -> Failure {
 
 #[component]
 fn Loaded(of: ValuesOwner, query: ValuesQuery, first: ValuesView) -> impl IntoView {
-    let deployment = first.deployment;
+    let deployment = first.deployment_id;
     let surroundings = first.surroundings.clone();
     let ask = query.clone();
     let feed = Feed::new(first, move || of.ask(ask.clone()));
     if matches!(of, ValuesOwner::Noderole(_)) {
-        let hear = move |events: &[Event]| {
+        let on_events = move |events: &[Event]| {
             let moves = |event: &Event| {
                 matches!(event, Event::Step { .. } | Event::Blueprint { .. } | Event::Reset)
             };
@@ -220,7 +237,11 @@ fn Loaded(of: ValuesOwner, query: ValuesQuery, first: ValuesView) -> impl IntoVi
                 feed.soon();
             }
         };
-        use_live().hear(vec![Topic::Deployment(deployment), Topic::Blueprints], NOW, hear);
+        use_live().subscribe(
+            vec![Topic::Deployment(deployment), Topic::Blueprints],
+            NOW,
+            on_events,
+        );
     }
     let page = Memo::new(move |_| feed.value().read().page.clone());
     view! {
@@ -237,8 +258,12 @@ fn tabs(id: NoderoleId, query: &ValuesQuery) -> impl IntoView + use<> {
     let link = |own: bool, word: &'static str| {
         let address =
             address(ValuesOwner::Noderole(id), &ValuesQuery { own, after: None, ..query.clone() });
-        let here = (query.own == own).then_some("page");
-        view! { <a class="button small" class:quiet=here.is_none() href=address aria-current=here>{word}</a> }
+        let current = (query.own == own).then_some("page");
+        view! {
+            <a class="button small" class:quiet=current.is_none() href=address aria-current=current>
+                {word}
+            </a>
+        }
     };
     view! {
         <nav class="filters" aria-label="Values">
@@ -253,7 +278,9 @@ fn table(of: ValuesOwner, query: &ValuesQuery, page: ValuePage) -> AnyView {
         let title = if page.all == 0 { "No data" } else { "No matching values" };
         return view! {
             <Empty icon=Icon::Search title>
-                <p>"Values come from roles, deployments, edits of a noderole and outputs of runs."</p>
+                <p>
+                    "Values come from roles, deployments, edits of a noderole and outputs of runs."
+                </p>
             </Empty>
         }
         .into_any();
@@ -268,15 +295,24 @@ fn table(of: ValuesOwner, query: &ValuesQuery, page: ValuePage) -> AnyView {
         query.after.is_some().then(|| address(of, &ValuesQuery { after: None, ..query.clone() }));
     view! {
         <div class="table-scroll">
-            <table class="table folds values">
-                <thead><tr><th scope="col">"Path"</th><th scope="col">"Value"</th><th scope="col">"From"</th></tr></thead>
+            <table class="table responsive values">
+                <thead>
+                    <tr>
+                        <th scope="col">"Path"</th> <th scope="col">"Value"</th>
+                        <th scope="col">"From"</th>
+                    </tr>
+                </thead>
                 <tbody>{page.values.into_iter().map(row).collect_view()}</tbody>
             </table>
         </div>
         <nav class="pager" aria-label="Pages of the list">
-            {first.map(|first| view! { <a class="button small" href=first>{icon(Icon::Up)} "First"</a> })}
+            {first.map(|first| view! {
+                <a class="button small" href=first>{icon(Icon::Up)} "First"</a>
+            })}
             <span class="grow">{count}</span>
-            {next.map(|next| view! { <a class="button small" href=next>"More" {icon(Icon::Right)}</a> })}
+            {next.map(|next| view! {
+                <a class="button small" href=next>"More" {icon(Icon::Right)}</a>
+            })}
         </nav>
     }
     .into_any()
@@ -294,7 +330,11 @@ fn row(value: ValueView) -> impl IntoView {
             <td data-label="From">
                 <div>
                     {source}
-                    {value.run.map(|run| view! { <div class="muted">"output of " <a href=addresses::run(run)>"run " {run.0}</a></div> })}
+                    {value.run.map(|run| view! {
+                        <div class="muted">
+                            "output of " <a href=addresses::run(run)>"run " {run.0}</a>
+                        </div>
+                    })}
                     {value.edit.map(set_by)}
                 </div>
             </td>
@@ -304,7 +344,10 @@ fn row(value: ValueView) -> impl IntoView {
 
 fn set_by(edit: SetBy) -> impl IntoView {
     view! {
-        <div class="muted">{format!("set by {}, ", edit.by)} <TimeText at=edit.at/> {format!(", proposal {}, blueprint {}", edit.proposal, edit.blueprint)}</div>
+        <div class="muted">
+            {format!("set by {}, ", edit.by)} <TimeText at=edit.at/>
+            {format!(", proposal {}, blueprint {}", edit.proposal, edit.blueprint)}
+        </div>
     }
 }
 
@@ -312,8 +355,13 @@ fn surroundings_view(surroundings: serde_json::Value) -> impl IntoView {
     view! {
         <section class="card" aria-label="Surroundings">
             <details class="fold">
-                <summary>{icon(Icon::Right)} "Surroundings" <span class="muted">"its node, stored results and the nodes that it waited for"</span></summary>
-                <div class="inside"><DataView value=surroundings/></div>
+                <summary>
+                    {icon(Icon::Right)} "Surroundings"
+                    <span class="muted">
+                        "its node, stored results and the nodes that it waited for"
+                    </span>
+                </summary>
+                <div class="padded"><DataView value=surroundings/></div>
             </details>
         </section>
     }
@@ -321,14 +369,26 @@ fn surroundings_view(surroundings: serde_json::Value) -> impl IntoView {
 }
 
 /// The input of the noderole's next run, or the values that the noderole itself sets.
-#[server(name = ReadNoderoleValues, prefix = "/call", endpoint = "noderole_values", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadNoderoleValues,
+    prefix = "/call",
+    endpoint = "noderole_values",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn noderole_values(id: NoderoleId, query: ValuesQuery) -> ServerResult<ValuesView> {
     let (request, actor) = signed_in()?;
     answer(request.control.noderole_values(&actor, id, &query).await).await
 }
 
 /// The input of a run.
-#[server(name = ReadRunValues, prefix = "/call", endpoint = "run_values", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadRunValues,
+    prefix = "/call",
+    endpoint = "run_values",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn run_values(id: RunId, query: ValuesQuery) -> ServerResult<ValuesView> {
     let (request, actor) = signed_in()?;
     answer(request.control.run_values(&actor, id, &query).await).await

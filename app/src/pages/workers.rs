@@ -4,10 +4,11 @@
 mod background_tasks;
 
 use api::Allowed;
+use api::JoinPhase;
 use api::calls::List;
 use api::live::Topic;
 use api::workers::WorkerSort;
-use api::workers::{Phase, WorkerPage, WorkerView, WorkersQuery};
+use api::workers::{WorkerPage, WorkerView, WorkersQuery};
 use engine::counting::many;
 use engine::plan::MAX_REASON;
 use leptos::form::ActionForm;
@@ -22,7 +23,7 @@ use crate::codec::AsJson;
 use crate::components::action::{on_success, problem_of};
 use crate::components::icon::drawn;
 use crate::components::list::{ListAddress, columns_of};
-use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::list_page::{Field, ListOf, ListPage, RowContext};
 use crate::components::poll_while_visible::poll_while_visible;
 use crate::components::{
     Empty, EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, icon, load_one,
@@ -43,14 +44,14 @@ columns_of!(Part {
 });
 
 /// The color, shape and word of a worker's join phase.
-fn phase_style(phase: Phase) -> (&'static str, Icon, &'static str) {
+fn phase_style(phase: JoinPhase) -> (&'static str, Icon, &'static str) {
     match phase {
-        Phase::None => ("blocked", Icon::Leave, "left"),
-        Phase::Welcomed => ("todo", Icon::Todo, "welcomed"),
-        Phase::Integrated => ("todo", Icon::Todo, "integrated"),
-        Phase::Finalized => ("todo", Icon::Todo, "finalized"),
-        Phase::Confirmed => ("active", Icon::Active, "confirmed"),
-        Phase::Nack => ("error", Icon::Error, "refused"),
+        JoinPhase::None => ("blocked", Icon::Leave, "left"),
+        JoinPhase::Welcomed => ("todo", Icon::Todo, "welcomed"),
+        JoinPhase::Integrated => ("todo", Icon::Todo, "integrated"),
+        JoinPhase::Finalized => ("todo", Icon::Todo, "finalized"),
+        JoinPhase::Confirmed => ("active", Icon::Active, "confirmed"),
+        JoinPhase::Nack => ("error", Icon::Error, "refused"),
     }
 }
 
@@ -58,7 +59,7 @@ fn phase_style(phase: Phase) -> (&'static str, Icon, &'static str) {
 fn alive_style(worker: &WorkerView) -> Option<(&'static str, Icon, &'static str)> {
     match (worker.alive, worker.phase) {
         (true, _) => Some(("active", Icon::Dot, "alive")),
-        (false, Phase::Confirmed) => Some(("error", Icon::Lost, "no contact")),
+        (false, JoinPhase::Confirmed) => Some(("error", Icon::Lost, "no contact")),
         (false, _) => None,
     }
 }
@@ -91,14 +92,21 @@ fn runs(worker: &WorkerView) -> impl IntoView + use<> {
     let links =
         worker.runs.iter().map(|run| view! { <a href=addresses::run(*run)>"run " {run.0}</a> " " });
     let has_more = worker.leased - i64::try_from(worker.runs.len()).unwrap_or(i64::MAX);
-    let held = format!("{} of {}", worker.leased, worker.capacity);
+    let leases = format!("{} of {}", worker.leased, worker.capacity);
     view! {
         <div>
-            <span class="num">{held}</span>
+            <span class="num">{leases}</span>
             <div class="links">
                 {links.collect_view()}
-                {(has_more > 0).then(|| view! { <span class="muted">{format!("and {has_more} more")}</span> " " })}
-                <a href=addresses::runs_of_worker(&worker.name) aria-label=format!("all runs of {}", worker.name)>"all runs"</a>
+                {(has_more > 0).then(|| view! {
+                    <span class="muted">{format!("and {has_more} more")}</span> " "
+                })}
+                <a
+                    href=addresses::runs_of_worker(&worker.name)
+                    aria-label=format!("all runs of {}", worker.name)
+                >
+                    "all runs"
+                </a>
             </div>
         </div>
     }
@@ -123,7 +131,7 @@ impl ListPage for AllWorkers {
             vec![("true", "alive"), ("false", "not alive")]
         }),
         Field::choice("phase", "Join phase", "join phase is", || {
-            Phase::ALL.map(|phase| (phase.as_str(), phase_style(phase).2)).to_vec()
+            JoinPhase::ALL.map(|phase| (phase.as_str(), phase_style(phase).2)).to_vec()
         }),
     ];
     const SORTS: &'static [(WorkerSort, &'static str)] = &[
@@ -140,10 +148,11 @@ impl ListPage for AllWorkers {
     async fn fetch(self, address: ListAddress<WorkerSort>) -> ServerResult<Self::Page> {
         let alive = address
             .one_of("alive", &[true, false], |alive| if alive { "true" } else { "false" })?;
-        let phase = address.one_of("phase", &Phase::ALL, Phase::as_str)?;
+        let phase = address.one_of("phase", &JoinPhase::ALL, JoinPhase::as_str)?;
         let (sort, before) = address.page_position()?;
         workers(WorkersQuery {
             alive,
+            draining: None,
             phase,
             filter: address.param("filter"),
             sort,
@@ -167,38 +176,54 @@ impl ListPage for AllWorkers {
     }
 
     fn follow(self, feed: Feed<Self::Page>) {
-        use_live().hear(vec![Topic::Runs], NOW, move |_| feed.eventually());
+        use_live().subscribe(vec![Topic::Runs], NOW, move |_| feed.eventually());
         poll_while_visible(feed);
     }
 
     fn none(self) -> AnyView {
         view! {
             <Empty icon=Icon::Worker title="No workers yet">
-                <p>"No run starts without a worker. Start one on a machine that can reach the database:"</p>
+                <p>
+                    "No run starts without a worker. Start one on a machine that can reach the \
+                     database:"
+                </p>
                 <p><code>"gantry worker"</code></p>
             </Empty>
         }
         .into_any()
     }
 
-    fn row(self, worker: Memo<WorkerView>, with: With<Self>) -> AnyView {
+    fn row(self, worker: Memo<WorkerView>, with: RowContext<Self>) -> AnyView {
         let id = worker.read_untracked().id;
         let life = move || alive_style(&worker.read()).map(pill);
         let drain = move || drain_pill(&worker.read());
-        let state = view! { <span class="buttons">{move || pill(phase_style(worker.read().phase))} {life} {drain}</span> };
+        let state = view! {
+            <span class="buttons">
+                {move || pill(phase_style(worker.read().phase))} {life} {drain}
+            </span>
+        };
         view! {
             <tr>
                 <td>
                     <div>
-                        <a class="main" href=addresses::worker(id)>{move || worker.read().name.clone()}</a>
-                        <div class="muted">"on " {move || worker.read().host.clone()} ", Gantry " {move || worker.read().version.clone()}</div>
+                        <a class="main" href=addresses::worker(id)>
+                            {move || worker.read().name.clone()}
+                        </a>
+                        <div class="muted">
+                            "on " {move || worker.read().host.clone()} ", Gantry "
+                            {move || worker.read().version.clone()}
+                        </div>
                     </div>
                 </td>
                 {with.cell(Part::State, "", state)}
                 {with.cell(Part::Runs, "", move || runs(&worker.read()))}
                 {with.cell(Part::Jigs, "", move || worker.read().jigs.join(", "))}
-                {with.cell(Part::Heartbeat, "muted", move || view! { <TimeText at=worker.read().last_heartbeat/> })}
-                {with.cell(Part::Started, "muted", move || view! { <TimeText at=worker.read().started/> })}
+                {with.cell(Part::Heartbeat, "muted", move || view! {
+                    <TimeText at=worker.read().last_heartbeat/>
+                })}
+                {with.cell(Part::Started, "muted", move || view! {
+                    <TimeText at=worker.read().started/>
+                })}
             </tr>
         }
         .into_any()
@@ -241,14 +266,14 @@ fn missing() -> Failure {
 fn One(first: WorkerView) -> impl IntoView {
     let (id, name) = (first.id, first.name.clone());
     let feed = Feed::new(first, move || worker(id));
-    use_live().hear(vec![Topic::Runs], NOW, move |_| feed.eventually());
+    use_live().subscribe(vec![Topic::Runs], NOW, move |_| feed.eventually());
     poll_while_visible(feed);
     let worker = feed.value();
     let title = format!("Worker {name}");
     let pid = move || worker.read().pid.map(|pid| format!(", process {pid}"));
     let left = move || {
         let reason = worker.read().reason.clone();
-        reason.map(|reason| view! { <dt>"Reason for leaving"</dt> <dd>{reason}</dd> })
+        reason.map(|reason| view! { <dt>"Reason for ending"</dt> <dd>{reason}</dd> })
     };
     let drain = move || {
         let worker = worker.read();
@@ -260,9 +285,9 @@ fn One(first: WorkerView) -> impl IntoView {
             }
         };
         let text = format!("Draining, set by {}: {}. {left}", drain.by, drain.reason);
-        Some(
-            view! { <li>{text} " " <small class="muted">"Since " <TimeText at=drain.since/></small></li> },
-        )
+        Some(view! {
+            <li>{text} " " <small class="muted">"Since " <TimeText at=drain.since/></small></li>
+        })
     };
     view! {
         <Title text=title.clone()/>
@@ -276,8 +301,8 @@ fn One(first: WorkerView) -> impl IntoView {
         </div>
         <ProblemNotice problem=feed.problem() retry=feed.retry()/>
         <section class="card" aria-label="About this worker">
-            <div class="inside">
-                <ul class="whys" aria-label="Reasons">{drain}</ul>
+            <div class="padded">
+                <ul class="reason-list" aria-label="Reasons">{drain}</ul>
                 <DrainForm feed/>
                 <dl class="facts">
                     <dt>"Leased runs"</dt>
@@ -296,7 +321,10 @@ fn One(first: WorkerView) -> impl IntoView {
                     <dt>"ID"</dt>
                     <dd><code>{id.to_string()}</code></dd>
                 </dl>
-                <p class="muted">"A worker that restarts gets a new ID. When a lease expires, the run ends as lost."</p>
+                <p class="muted">
+                    "A worker that restarts gets a new ID. When a lease expires, the run ends as \
+                     lost."
+                </p>
             </div>
         </section>
     }
@@ -332,7 +360,18 @@ fn DrainForm(feed: Feed<WorkerView>) -> impl IntoView {
                 ),
             };
             let reason = reset_on_success(set, |refused| {
-                view! { <input class="input" id="drain-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" placeholder="Reason" value=refused.typed("reason")/> }.into_any()
+                view! {
+                    <input
+                        class="input"
+                        id="drain-reason"
+                        name="reason" required
+                        maxlength=MAX_REASON
+                        autocomplete="off"
+                        placeholder="Reason"
+                        value=refused.typed("reason")
+                    />
+                }
+                .into_any()
             });
             view! {
                 <ActionForm action=set attr:class="form">
@@ -348,7 +387,9 @@ fn DrainForm(feed: Feed<WorkerView>) -> impl IntoView {
                         vec![api::calls::drain(id, !is_draining.get(), &typed.or("reason", "WHY"))]
                     }/>
                     <div class="buttons">
-                        <button class="button" type="submit" disabled=move || set.pending().get()>{icon(shape)} {label}</button>
+                        <button class="button" type="submit" disabled=move || set.pending().get()>
+                            {icon(shape)} {label}
+                        </button>
                     </div>
                 </ActionForm>
             }
@@ -357,7 +398,13 @@ fn DrainForm(feed: Feed<WorkerView>) -> impl IntoView {
     }
 }
 
-#[server(name = ReadWorkers, prefix = "/call", endpoint = "workers", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadWorkers,
+    prefix = "/call",
+    endpoint = "workers",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn workers(query: WorkersQuery) -> ServerResult<WorkerPage> {
     let (request, actor) = signed_in()?;
     answer(request.control.workers(&actor, &query).await).await

@@ -7,7 +7,7 @@ use api::people::{
     PeopleQuery, PersonDetails, PersonPage, PersonRequest, PersonView, Signature, SignatureRequest,
     TokenRequest, TokenView,
 };
-use api::second_factor::{FactorOptions, FactorRequest, SecondFactor, SecondFactorPage, TotpMade};
+use api::second_factor::{FactorOptions, FactorRequest, SecondFactor, SecondFactorPage, TotpSetup};
 use api::{At, Problem};
 use control::people::{ClientInfo, PersonAtVersion, Token};
 use engine::ids::{PasskeyId, PersonId};
@@ -59,7 +59,7 @@ pub fn passkeys() -> Vec<PasskeyView> {
 }
 
 fn none() -> Problem {
-    Problem::not_found("There is no such thing in this test.")
+    Problem::not_found("This item does not exist in the test.")
 }
 
 impl Fake {
@@ -89,6 +89,15 @@ impl Fake {
                     && query.disabled.is_none_or(|disabled| disabled == person.disabled)
             };
             PersonPage { people: world.people.iter().filter(fits).cloned().collect(), next: None }
+        })
+    }
+    pub async fn person_named(&self, _: &Actor, text: &str) -> Result<PersonId, Problem> {
+        let found = self.read(|world| {
+            let mut people = world.people.iter();
+            people.find(|person| person.name == text).map(|person| person.id)
+        })?;
+        found.or_else(|| text.parse().ok()).ok_or_else(|| {
+            Problem::not_found(format!("Person {text} does not exist. See the list of people."))
         })
     }
     pub async fn details(&self, _: &Actor, id: PersonId) -> Result<PersonDetails, Problem> {
@@ -204,7 +213,7 @@ impl Fake {
     pub async fn end_other_sessions(&self, _: &Actor) -> Result<EndedSessions, Problem> {
         Err(none())
     }
-    pub async fn make_token(&self, _: &Actor, _: &TokenRequest) -> Result<CreatedToken, Problem> {
+    pub async fn create_token(&self, _: &Actor, _: &TokenRequest) -> Result<CreatedToken, Problem> {
         Err(none())
     }
     pub async fn revoke_token(&self, _: &Actor, _: Uuid) -> Result<(), Problem> {
@@ -215,8 +224,8 @@ impl Fake {
 #[tokio::test]
 async fn people_and_service_accounts_have_separate_lists() {
     let fake = Fake::new(|_| {});
-    let [ada, bo, ci] = [1, 2, 3]
-        .map(|n| format!("href=\"{}\"", crate::addresses::person(PersonId(Uuid::from_u128(n)))));
+    let [ada, bo, ci] =
+        ["ada", "bo", "ci"].map(|name| format!("href=\"{}\"", crate::addresses::person(name)));
     let people = get(&fake, "/settings/people").await;
     people.assert_contains(&[&ada, &bo, "disabled", "operator in web", ">password<", "kind=human"]);
     people.assert_lacks(&[&ci]);
@@ -235,7 +244,7 @@ async fn people_and_service_accounts_have_separate_lists() {
 #[tokio::test]
 async fn limited_approvals_offer_a_confirmation() {
     let fake = Fake::new(|_| {});
-    let [ada, bo] = [1, 2].map(|n| crate::addresses::person(PersonId(Uuid::from_u128(n))));
+    let [ada, bo] = ["ada", "bo"].map(crate::addresses::person);
     let limited = get(&fake, &ada).await;
     limited.assert_contains(&[
         "Access from",
@@ -249,7 +258,7 @@ async fn limited_approvals_offer_a_confirmation() {
 
 #[tokio::test]
 async fn second_factor_page_accepts_code_or_passkey() {
-    let state = SecondFactor { totp: true, passkeys: 1, demanded: false, needed: true };
+    let state = SecondFactor { totp: true, passkeys: 1, required: false, needed: true };
     let fake = Fake::new(|world| world.factor.state = state);
     let page = get(&fake, "/second-factor?next=%2Fruns").await;
     page.assert_contains(&[
@@ -274,7 +283,7 @@ async fn second_factor_page_accepts_code_or_passkey() {
 
 #[tokio::test]
 async fn second_factor_page_sets_up_an_app() {
-    let needed = SecondFactor { demanded: true, needed: true, ..SecondFactor::default() };
+    let needed = SecondFactor { required: true, needed: true, ..SecondFactor::default() };
     let fake = Fake::new(|world| world.factor.state = needed);
     let page = get(&fake, "/second-factor").await;
     page.assert_contains(&[
@@ -288,7 +297,7 @@ async fn second_factor_page_sets_up_an_app() {
         "Passkeys need JavaScript",
     ]);
     page.assert_lacks(&["one-time-code", "Use a passkey"]);
-    let made = TotpMade {
+    let made = TotpSetup {
         secret: "ABCDEFGHIJKL".into(),
         uri: "otpauth://totp/Gantry:ada?secret=ABCDEFGHIJKL".into(),
     };
@@ -312,7 +321,7 @@ async fn unknown_person_is_not_found() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/settings/people/x").await;
     assert_eq!(page.status, 404);
-    page.assert_contains(&["This account does not exist."]);
+    page.assert_contains(&["Person x does not exist."]);
 }
 
 #[tokio::test]
@@ -326,13 +335,13 @@ async fn account_menu_shows_missing_permissions() {
 
 #[tokio::test]
 async fn account_without_permissions_links_to_grants() {
-    let page = |n: u128| crate::addresses::person(PersonId(Uuid::from_u128(n)));
+    let page = crate::addresses::person;
     let text = ["No permissions yet", "href=\"#may\""];
     let fake = Fake::new(|world| world.people[0].grants.clear());
-    let none = get(&fake, &page(1)).await;
+    let none = get(&fake, &page("ada")).await;
     none.assert_contains(&text);
     none.assert_contains(&["id=\"may\"", "aria-label=\"Permissions\""]);
-    get(&fake, &page(2)).await.assert_lacks(&text);
+    get(&fake, &page("bo")).await.assert_lacks(&text);
 }
 
 #[tokio::test]
@@ -363,7 +372,7 @@ async fn account_lists_passkeys_with_their_actions() {
 #[tokio::test]
 async fn admin_compares_the_fingerprint_before_confirming() {
     let fake = Fake::new(|_| {});
-    let person = crate::addresses::person(PersonId(Uuid::from_u128(1)));
+    let person = crate::addresses::person("ada");
     let page = get(&fake, &person).await;
     page.assert_contains(&[
         "Compare the fingerprint with the person",
@@ -372,13 +381,13 @@ async fn admin_compares_the_fingerprint_before_confirming() {
         "aria-label=\"Revoke passkey Phone\"",
     ]);
     page.assert_lacks(&["Confirm passkey: Laptop", "Register a passkey"]);
-    let service = crate::addresses::person(PersonId(Uuid::from_u128(3)));
+    let service = crate::addresses::person("ci");
     get(&fake, &service).await.assert_lacks(&["Compare the fingerprint"]);
 }
 
 #[tokio::test]
 async fn confirmed_passkeys_offer_no_confirmation() {
-    let person = crate::addresses::person(PersonId(Uuid::from_u128(1)));
+    let person = crate::addresses::person("ada");
     let fake = Fake::new(|world| world.passkeys.truncate(1));
     for page in [person.as_str(), "/settings/account"] {
         let page = get(&fake, page).await;

@@ -7,14 +7,15 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use api::JoinPhase;
 use api::blueprints::BlueprintsQuery;
 use api::blueprints::*;
 use api::catalog::BarclampsQuery;
 use api::catalog::*;
 use api::catalog::{
     Findings, ImportPage, ImportReport, ImportedVersion, ImportsQuery, MAX_GRAPH_ROLES,
-    ResolvedName, RoleEdge, RoleGraph, RoleGraphQuery, RolePage, RoleQuery, RoleSummary, RoleTie,
-    RoleUse, RoleVersion, RoleVertex, RoleView, RolesQuery,
+    ResolvedName, RoleEdge, RoleEdgeReason, RoleGraph, RoleGraphQuery, RolePage, RoleQuery,
+    RoleSummary, RoleUse, RoleVersion, RoleVertex, RoleView, RolesQuery,
 };
 use api::deployments::DeploymentsQuery;
 use api::deployments::*;
@@ -22,9 +23,9 @@ use api::listing::Cursor;
 use api::nodes::NodesQuery;
 use api::nodes::*;
 use api::nodes::{
-    AddedNodes, CreatedNodeToken, HealthCheckPage, HealthCheckView, HealthChecksQuery, NodeChange,
-    NodeConnection, NodeFacts, NodeNoderole, NodeNoderolePage, NodeNoderolesQuery, NodeStatus,
-    NodeToken, NodeView, ReportView, SshView, TriedAddress,
+    AddedNodes, CreatedNodeToken, FactSource, HealthCheckPage, HealthCheckView, HealthChecksQuery,
+    NodeChange, NodeConnection, NodeFacts, NodeNoderole, NodeNoderolePage, NodeNoderolesQuery,
+    NodeStatus, NodeToken, NodeView, ReportView, SshView, TriedAddress,
 };
 use api::overview::PolicyView;
 use api::pending::{PendingGroup, PendingPage, PendingQuery, PendingStep, Resolver};
@@ -36,7 +37,8 @@ use api::runs::RunsQuery;
 use api::runs::*;
 use api::values::Provenance;
 use api::values::{
-    ResultLine, ResultLines, ResultsQuery, SetBy, ValuePage, ValueView, ValuesQuery, ValuesView,
+    ResultLine, ResultLines, ResultsQuery, SetBy, ValueLayer, ValuePage, ValueView, ValuesQuery,
+    ValuesView,
 };
 use api::views::board::*;
 use api::views::frame::*;
@@ -44,11 +46,12 @@ use api::views::graph::*;
 use api::views::node_proposal::*;
 use api::{Allowed, At, Problem};
 use control::people::Permission;
-use control::{Imported, MissingVertex, ToCommit};
+use control::{CommitInput, Imported, MissingVertex};
 use engine::anneal::PendingReason;
 use engine::blueprint::Anchor;
 use engine::blueprint::difference::{
     DeploymentDifference, Difference, Mark, NodeDifference, NoderoleDifference, RoleDifference,
+    Sides,
 };
 use engine::blueprint::impact::{
     Counted, Downstream, Impact, Loss, NoderoleRerun, Touched, Wave, WaveDependency, WaveGroup,
@@ -77,7 +80,7 @@ fn ago(seconds: i64) -> At {
 fn now() -> At {
     let since =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
-    At(i64::try_from(since.as_millis()).expect("this age"))
+    At(i64::try_from(since.as_millis()).expect("a time in range"))
 }
 
 pub fn role(name: &str) -> RoleName {
@@ -170,7 +173,7 @@ impl Fake {
     }
 
     pub fn read<T>(&self, read: impl FnOnce(&World) -> T) -> Result<T, Problem> {
-        let world = self.0.lock().expect("no test died here");
+        let world = self.0.lock().expect("an unpoisoned lock");
         match (&world.problem, world.signed_in) {
             (Some(problem), _) => Err(problem.clone()),
             (None, false) => Err(Problem::signed_out()),
@@ -178,12 +181,12 @@ impl Fake {
         }
     }
 
-    pub fn record(&self, what: impl Into<String>) {
-        self.0.lock().expect("no test died here").calls.push(what.into());
+    pub fn record(&self, call: impl Into<String>) {
+        self.0.lock().expect("an unpoisoned lock").calls.push(call.into());
     }
 }
 
-fn chip(n: u128, name: &str, state: StepState) -> BoardNoderole {
+fn board_noderole(n: u128, name: &str, state: StepState) -> BoardNoderole {
     BoardNoderole {
         noderole: noderole(n, name),
         node: node(n),
@@ -193,12 +196,15 @@ fn chip(n: u128, name: &str, state: StepState) -> BoardNoderole {
         required_by: (state == StepState::Proposed && name != "app").then(|| "app".into()),
         changed: false,
         removed: false,
+        runs_remove: false,
+        stale: false,
+        unchecked: false,
         alive: true,
         error: (state == StepState::Error).then(|| "exit 1 in 20-realm.sh: realm not found".into()),
     }
 }
 
-fn board_role(name: &str, traits: &[&str], chips: Vec<BoardNoderole>) -> BoardRole {
+fn board_role(name: &str, traits: &[&str], noderoles: Vec<BoardNoderole>) -> BoardRole {
     BoardRole {
         role: role(name),
         description: format!("What {name} is for"),
@@ -214,7 +220,7 @@ fn board_role(name: &str, traits: &[&str], chips: Vec<BoardNoderole>) -> BoardRo
             description: "Where it listens".into(),
             schema: Some(json!({"type": "integer", "minimum": 1, "maximum": 65535})),
         }],
-        noderoles: chips,
+        noderoles,
         more: 0,
         omitted: StateCounts::default(),
     }
@@ -261,6 +267,7 @@ pub fn node_proposal() -> NodeProposal {
     NodeProposal {
         scope: ScopeView {
             deployment: deployment("system"),
+            deployment_id: deployment_id(0),
             node: Some(ScopeNode { id: node(6), fqdn: fqdn(6) }),
         },
         proposal: proposal(&["bind web-6 to discovery"]),
@@ -269,11 +276,13 @@ pub fn node_proposal() -> NodeProposal {
                 noderole: key("dns-client"),
                 deployment: deployment("system"),
                 proposed: false,
+                runs_remove: false,
             },
             NodeRole {
                 noderole: key("discovery"),
                 deployment: deployment("system"),
                 proposed: true,
+                runs_remove: false,
             },
         ],
         choices: vec![choice("bootstrap"), choice("inventory")],
@@ -298,37 +307,49 @@ fn board() -> Board {
     let own = vec![
         BoardRole {
             bindable: true,
-            ..board_role("app-ready", &["milestone", "noop"], vec![chip(1, "app-ready", Active)])
+            ..board_role(
+                "app-ready",
+                &["milestone", "noop"],
+                vec![board_noderole(1, "app-ready", Active)],
+            )
         },
         board_role(
             "app",
             &["script", "one at a time"],
-            vec![chip(1, "app", Active), chip(2, "app", Transition), chip(3, "app", Todo)],
+            vec![
+                board_noderole(1, "app", Active),
+                board_noderole(2, "app", Transition),
+                board_noderole(3, "app", Todo),
+            ],
         ),
         board_role(
             "store",
             &["script", "parallel 2", "destructive"],
-            vec![chip(1, "store", Active), chip(2, "store", Active)],
+            vec![board_noderole(1, "store", Active), board_noderole(2, "store", Active)],
         ),
         board_role(
             "runtime",
             &["implicit", "script"],
             vec![
-                chip(1, "runtime", Active),
-                chip(2, "runtime", Active),
-                chip(3, "runtime", Active),
+                board_noderole(1, "runtime", Active),
+                board_noderole(2, "runtime", Active),
+                board_noderole(3, "runtime", Active),
             ],
         ),
         board_role(
             "gateway",
             &["script"],
-            vec![chip(4, "gateway", Error), chip(5, "gateway", Blocked)],
+            vec![board_noderole(4, "gateway", Error), board_noderole(5, "gateway", Blocked)],
         ),
     ];
     let network = ["dns-client", "ntp-client"].map(|name| BoardRole {
         bindable: false,
         more: 41,
-        ..board_role(name, &["implicit", "script"], (1..6).map(|n| chip(n, name, Active)).collect())
+        ..board_role(
+            name,
+            &["implicit", "script"],
+            (1..6).map(|n| board_noderole(n, name, Active)).collect(),
+        )
     });
     Board {
         id: deployment_id(1),
@@ -377,8 +398,8 @@ pub fn proposed_board() -> Board {
     board.proposal =
         Some(proposal(&["add role cache to web", "bind web-5 to app", "bind web-6 to app"]));
     let roles = &mut board.groups[0].roles;
-    roles[1].noderoles.push(chip(6, "app", StepState::Proposed));
-    roles[3].noderoles.push(chip(6, "runtime", StepState::Proposed));
+    roles[1].noderoles.push(board_noderole(6, "app", StepState::Proposed));
+    roles[3].noderoles.push(board_noderole(6, "runtime", StepState::Proposed));
     roles[2].noderoles[0].changed = true;
     let cache = BoardRole { proposed: true, ..board_role("cache", &["script"], Vec::new()) };
     roles.push(cache);
@@ -408,7 +429,7 @@ pub fn machine() -> NodeView {
             of("web-1.mgmt.example.com", "no answer within 5 seconds"),
         ],
     };
-    let look = |seconds, reached: bool, text: &str| HealthCheckView {
+    let check = |seconds, reached: bool, text: &str| HealthCheckView {
         at: ago(seconds),
         reached,
         address: if reached { "10.0.3.7".into() } else { String::new() },
@@ -424,7 +445,7 @@ pub fn machine() -> NodeView {
         description: "By the door".into(),
         deployment: deployment("web"),
         deployment_id: deployment_id(1),
-        record: false,
+        record_only: false,
         status: NodeStatus {
             alive: true,
             alive_since: Some(ago(3600)),
@@ -432,7 +453,7 @@ pub fn machine() -> NodeView {
             contradicting: 0,
             threshold: 3,
             maintenance: None,
-            joined: "confirmed".into(),
+            joined: JoinPhase::Confirmed,
             joined_since: Some(ago(3600)),
             boot_id: Some("8f14e45f".into()),
             bootenv: Some("local".into()),
@@ -455,7 +476,7 @@ pub fn machine() -> NodeView {
         hints: json!({"rack": 7}),
         added_by: Some("ada".into()),
         added: ago(86_400),
-        health_checks: vec![look(4, true, ""), look(14, false, "10.0.3.7: connection refused")],
+        health_checks: vec![check(4, true, ""), check(14, false, "10.0.3.7: connection refused")],
         noderoles: vec![
             carried("runtime", StepState::Active),
             carried("app", StepState::Transition),
@@ -463,7 +484,8 @@ pub fn machine() -> NodeView {
         more_noderoles: false,
         runs: vec![run(41, "app", 1, RunState::Running)],
         facts: vec![NodeFacts {
-            source: "role facts".into(),
+            source: FactSource::Role,
+            role: Some(role("facts")),
             facts: json!({"cpu": {"cores": 4}}),
             at: ago(60),
             run: Some(RunId(40)),
@@ -500,7 +522,7 @@ fn drop_preview() -> DropPreview {
             role: role("runtime"),
             nodes: vec!["web-7".into()],
             count: 1,
-            why: "required by app".into(),
+            reason: "required by app".into(),
         }],
         moves: vec!["web-7 moves from system to web".into()],
         added: 3,
@@ -532,12 +554,15 @@ fn run(id: i64, name: &str, n: u128, state: RunState) -> RunSummary {
         noderole: noderole(n, name),
         role: role(name),
         action: ActionName::run(),
+        node: node(n),
         fqdn: fqdn(n),
         deployment: deployment("web"),
+        deployment_id: deployment_id(1),
         state,
         cause: (id % 3 == 0).then(|| "data changed".into()),
         blueprint: BlueprintNumber(127),
         worker: (state != RunState::Queued).then(|| "w-2".into()),
+        worker_id: (state != RunState::Queued).then(|| Uuid::from_u128(2)),
         queued: ago(400 - id),
         started: (state != RunState::Queued).then(|| ago(380 - id)),
         ended: (!open).then(|| ago(300 - id)),
@@ -560,14 +585,14 @@ fn result(run: i64) -> ResultLine {
 }
 
 fn values(id: NoderoleId, run: Option<RunId>) -> ValuesView {
-    let value = |path: &str, value: &str, layer: &str| ValueView {
+    let value = |path: &str, value: &str, layer: ValueLayer| ValueView {
         path: path.into(),
         value: value.into(),
-        layer: layer.into(),
-        source: format!("{layer} of gateway on {}", fqdn(4)),
+        layer,
+        source: format!("{} of gateway on {}", layer.label(), fqdn(4)),
         noderole: Some(id),
-        run: (layer == "output").then_some(RunId(1001)),
-        edit: (layer == "user").then(|| SetBy {
+        run: (layer == ValueLayer::Output).then_some(RunId(1001)),
+        edit: (layer == ValueLayer::User).then(|| SetBy {
             proposal: ProposalId(6),
             seq: 2,
             by: "ada".into(),
@@ -575,11 +600,22 @@ fn values(id: NoderoleId, run: Option<RunId>) -> ValuesView {
             blueprint: BlueprintNumber(120),
         }),
     };
-    let values = vec![value("/app/key", "(secret)", "user"), value("/app/pid", "4242", "output")];
+    let values = vec![
+        value("/app/key", "(secret)", ValueLayer::User),
+        value("/app/pid", "4242", ValueLayer::Output),
+    ];
     let page = ValuePage { values, all: 412, matching: 2, next: Some("/app/pid".into()) };
     let surroundings = run.map(|_| json!({"results": [{"run": 1000, "outcome": "failed"}]}));
     let name = format!("gateway on {}", fqdn(4));
-    ValuesView { name, noderole: id, deployment: deployment_id(1), run, page, surroundings }
+    ValuesView {
+        name,
+        noderole: id,
+        deployment: deployment("web"),
+        deployment_id: deployment_id(1),
+        run,
+        page,
+        surroundings,
+    }
 }
 
 fn provenance() -> Vec<Provenance> {
@@ -595,12 +631,13 @@ fn provenance() -> Vec<Provenance> {
     ]
 }
 
-fn difference() -> Difference {
-    let added = |n: u128, name: &str, data: Vec<Change>| NoderoleDifference {
+/// A difference of a noderole without details.
+pub fn noderole_difference(n: u128, name: &str, mark: Mark) -> NoderoleDifference {
+    NoderoleDifference {
         id: noderole(n, name),
         noderole: NoderoleKey::first(role(name)),
         deployment: deployment_id(1),
-        mark: Mark::Added,
+        mark,
         content: false,
         contents: None,
         bound: None,
@@ -609,23 +646,42 @@ fn difference() -> Difference {
         rank: None,
         rewired: false,
         edges: Vec::new(),
-        data,
-    };
-    let on = |n: u128| NodeDifference {
+        data: Vec::new(),
+    }
+}
+
+/// A node that differs only in its noderoles.
+pub fn changed_node(n: u128, noderoles: Vec<NoderoleDifference>) -> NodeDifference {
+    NodeDifference {
         id: node(n),
         fqdn: Fqdn::parse(&fqdn(n)).expect("a name"),
         mark: Mark::Changed,
         renamed: None,
         phantom: None,
-        moved: Some((Some(deployment_id(0)), Some(deployment_id(1)))),
+        moved: None,
         connection: None,
         hints: Vec::new(),
-        noderoles: vec![
-            added(n, "app", vec![]),
-            added(n, "runtime", vec![]),
-            added(n, "dns-client", vec![]),
-        ],
+        noderoles,
+        unchanged: 1,
+    }
+}
+
+fn difference() -> Difference {
+    let added = |n: u128, name: &str, data: Vec<Change>| NoderoleDifference {
+        data,
+        ..noderole_difference(n, name, Mark::Added)
+    };
+    let on = |n: u128| NodeDifference {
+        moved: Some(Sides { old: Some(deployment_id(0)), new: Some(deployment_id(1)) }),
         unchanged: 2,
+        ..changed_node(
+            n,
+            vec![
+                added(n, "app", vec![]),
+                added(n, "runtime", vec![]),
+                added(n, "dns-client", vec![]),
+            ],
+        )
     };
     let again = NodeDifference {
         moved: None,
@@ -689,7 +745,7 @@ fn difference() -> Difference {
 }
 
 pub fn gate(approvals: u32, needed: u32) -> GateResult {
-    let rule = |rule, holds, text: &str| RuleResult { rule, passes: holds, text: text.into() };
+    let rule = |rule, passes, text: &str| RuleResult { rule, passes, text: text.into() };
     GateResult {
         rules: vec![
             rule(Rule::Newest, true, "Newest version of an open proposal"),
@@ -758,7 +814,7 @@ pub fn consequences() -> Impact {
     Impact {
         nodes: 4,
         undone: Counted::default(),
-        left: Counted::default(),
+        left_in_place: Counted::default(),
         retained: Counted::default(),
         starts: all([6, 7, 8]
             .iter()
@@ -816,7 +872,9 @@ fn review() -> ReviewView {
         version: 3,
         title: "Three more application nodes, and a cache".into(),
         deployment: deployment("web"),
+        deployment_id: deployment_id(1),
         node: None,
+        fqdn: None,
         state: ReviewState::Waiting,
         change_hash: "9f3c1a7e00112233445566778899aabbccddeeff00112233445566778899aabb".into(),
         effects_hash: "e7".repeat(32),
@@ -826,7 +884,9 @@ fn review() -> ReviewView {
         authors: vec!["ada".into()],
         summary: vec![
             "Wipes the data of store on web-1 and fills it again.".into(),
-            "Adds app, runtime and dns-client on 3 nodes (web-6, web-7, web-8), one at a time.".into(),
+            "Adds app, runtime and dns-client on 3 nodes (web-6, web-7, web-8), one at a \
+             time."
+                .into(),
             "Nothing is removed. 4 noderoles downstream wait meanwhile.".into(),
         ],
         always_shown: 1,
@@ -839,8 +899,15 @@ fn review() -> ReviewView {
         difference: difference(),
         more: 0,
         next: None,
-        required_by: [6, 7, 8].into_iter().map(|n| (noderole(n, "runtime"), "required by app".to_owned())).collect(),
-        deployments: [(deployment_id(0), deployment("system")), (deployment_id(1), deployment("web"))].into(),
+        required_by: [6, 7, 8]
+            .into_iter()
+            .map(|n| (noderole(n, "runtime"), "required by app".to_owned()))
+            .collect(),
+        deployments: [
+            (deployment_id(0), deployment("system")),
+            (deployment_id(1), deployment("web")),
+        ]
+        .into(),
         noderoles: Default::default(),
         contents: Vec::new(),
         pins: Vec::new(),
@@ -851,13 +918,25 @@ fn review() -> ReviewView {
         clashes: Vec::new(),
         waves: vec![
             WaveView { number: 1, items: vec!["dns-client on 3 nodes".into()], noderoles: 3 },
-            WaveView { number: 2, items: vec!["runtime on 3 nodes".into(), "store on web-1".into()], noderoles: 4 },
-            WaveView { number: 3, items: vec!["app on 3 nodes, one at a time".into()], noderoles: 3 },
+            WaveView {
+                number: 2,
+                items: vec!["runtime on 3 nodes".into(), "store on web-1".into()],
+                noderoles: 4,
+            },
+            WaveView {
+                number: 3,
+                items: vec!["app on 3 nodes, one at a time".into()],
+                noderoles: 3,
+            },
         ],
         impact: consequences(),
         checks: Vec::new(),
         current: true,
-        pending_reasons: vec!["Deployment web is on hold by cy (a move). You can commit this review, and its steps start when the hold ends.".into()],
+        pending_reasons: vec![
+            "Deployment web is on hold by cy (a move). You can commit this \
+            review, and its steps start when the hold ends."
+                .into(),
+        ],
         gate: gate(1, 2),
         verdicts: vec![
             VerdictView {
@@ -866,7 +945,7 @@ fn review() -> ReviewView {
                 reason: "Looked at the network with the site.".into(),
                 at: ago(60),
                 counts: true,
-                yours: false,
+                own: false,
                 signed: None,
             },
             VerdictView {
@@ -875,7 +954,7 @@ fn review() -> ReviewView {
                 reason: "Which network?".into(),
                 at: ago(200),
                 counts: false,
-                yours: false,
+                own: false,
                 signed: None,
             },
         ],
@@ -899,21 +978,23 @@ fn waits() -> Vec<PendingGroup> {
         more,
         steps,
     };
-    let step = |n: u128, name: &str, state, says: &str, freed_by| PendingStep {
+    let step = |n: u128, name: &str, state, reason: &str, freed_by| PendingStep {
         noderole: noderole(n, name),
         role: role(name),
         action: ActionName::run(),
         node: node(n),
         fqdn: fqdn(n),
         deployment: deployment("web"),
+        deployment_id: deployment_id(1),
         state,
         since: ago(700),
-        reasons: vec![says.into()],
+        reasons: vec![reason.into()],
         resolved_by: freed_by,
     };
     let failed = NoderoleRef {
         id: noderole(4, "app"),
         role: role("app"),
+        node: node(4),
         fqdn: fqdn(4),
         state: StepState::Error,
     };
@@ -952,8 +1033,8 @@ fn waits() -> Vec<PendingGroup> {
                 StepState::Todo,
                 "Deployment web was put on hold by ada.",
                 vec![
-                    Resolver::Deployment { name: deployment("web") },
-                    Resolver::Node { fqdn: fqdn(5) },
+                    Resolver::Deployment { id: deployment_id(1), name: deployment("web") },
+                    Resolver::Node { node: node(5), fqdn: fqdn(5) },
                 ],
             )],
         ),
@@ -970,7 +1051,7 @@ impl Default for World {
             steps,
             proposal: (n == 1).then_some(ProposalId(7)),
             review: (n == 2).then_some(ReviewId(128)),
-            blueprint: BlueprintNumber(120 + i64::try_from(n).expect("small")),
+            blueprint: BlueprintNumber(120 + i64::try_from(n).expect("a small number")),
         };
         let some = StateCounts {
             blocked: 1,
@@ -994,6 +1075,7 @@ impl Default for World {
         let noderole_ref = |n: u128, name: &str, state| NoderoleRef {
             id: noderole(n, name),
             role: role(name),
+            node: node(n),
             fqdn: fqdn(n),
             state,
         };
@@ -1005,9 +1087,11 @@ impl Default for World {
             reviews: vec![
                 ReviewSummary {
                     node: None,
+                    fqdn: None,
                     review: ReviewId(128),
                     title: "Three more application nodes, and a cache".into(),
                     deployment: deployment("web"),
+                    deployment_id: deployment_id(1),
                     authors: vec!["ada".into()],
                     at: ago(240),
                     summary: "9 added, 1 changed, 1 run again".into(),
@@ -1016,9 +1100,11 @@ impl Default for World {
                 },
                 ReviewSummary {
                     node: None,
+                    fqdn: None,
                     review: ReviewId(121),
                     title: "Gateways".into(),
                     deployment: deployment("storage"),
+                    deployment_id: deployment_id(2),
                     authors: vec!["cy".into()],
                     at: ago(90_000),
                     summary: "2 added".into(),
@@ -1031,6 +1117,7 @@ impl Default for World {
                     id: ProposalId(19),
                     scope: ScopeView {
                         deployment: deployment("system"),
+                        deployment_id: deployment_id(0),
                         node: Some(ScopeNode { id: NodeId(Uuid::from_u128(7)), fqdn: fqdn(7) }),
                     },
                     version: 3,
@@ -1040,7 +1127,11 @@ impl Default for World {
                 },
                 ProposalSummary {
                     id: ProposalId(17),
-                    scope: ScopeView { deployment: deployment("web"), node: None },
+                    scope: ScopeView {
+                        deployment: deployment("web"),
+                        deployment_id: deployment_id(1),
+                        node: None,
+                    },
                     version: 9,
                     authors: vec!["ada".into()],
                     edits: 1,
@@ -1086,17 +1177,26 @@ impl Default for World {
                     id: node(n),
                     fqdn: fqdn(n),
                     deployment: deployment("web"),
+                    deployment_id: deployment_id(1),
                     alive: n != 5,
                     available: n != 4,
                     transport: "local".into(),
-                    unreached: None,
+                    error: None,
                     steps: some,
-                    record: false,
+                    record_only: false,
                 })
                 .collect(),
             run: RunView {
                 run: runs[0].clone(),
-                input: json!({"app": {"port": 8080, "workers": 4, "key": {"$secret": "app/key", "version": 4}}}),
+                input: json!(
+                    {
+                        "app": {
+                            "port": 8080,
+                            "workers": 4,
+                            "key": {"$secret": "app/key", "version": 4}
+                        }
+                    }
+                ),
                 provenance: provenance(),
                 values: 3,
                 result: None,
@@ -1118,6 +1218,7 @@ impl Default for World {
             results: vec![result(42), result(41)],
             policy: policy(),
             noderole: NoderoleView {
+                stale: false,
                 id: noderole(4, "gateway"),
                 role: role("gateway"),
                 description: "Lets the outside in".into(),
@@ -1127,7 +1228,7 @@ impl Default for World {
                 deployment_id: deployment_id(1),
                 state: StepState::Error,
                 since: ago(840),
-                why: vec![
+                reasons: vec![
                     "Its last run failed. Retry it, or change its data in a proposal.".into(),
                 ],
                 error: Some("exit 1 in 20-realm.sh: realm not found".into()),
@@ -1136,11 +1237,11 @@ impl Default for World {
                 role_hash: "4be1c0de".into(),
                 layers: vec![
                     DataLayer {
-                        source: "role template".into(),
+                        source: ValueLayer::Template,
                         value: json!({"app": {"workers": 4}}),
                     },
                     DataLayer {
-                        source: "deployment role".into(),
+                        source: ValueLayer::DeploymentRole,
                         value: json!({"app": {"port": 8080}}),
                     },
                 ],
@@ -1194,6 +1295,7 @@ fn line() -> Vec<BlueprintSummary> {
         review: (kind == BlueprintKind::Change).then_some(ReviewId(128)),
         title: title.into(),
         deployment: (kind == BlueprintKind::Change).then(|| "web".to_owned()),
+        deployment_id: (kind == BlueprintKind::Change).then(|| deployment_id(1)),
         authors: if kind == BlueprintKind::Change {
             vec!["ada".into(), "eve".into()]
         } else {
@@ -1232,8 +1334,10 @@ fn roles() -> Vec<RoleSummary> {
 
 fn role_view() -> RoleView {
     let role: engine::catalog::Role = serde_json::from_value(serde_json::json!({
-        "name": "app", "barclamp": "demo", "jig": "noop", "jig_class": "noop", "description": "The app of the demo",
-        "flags": {"cluster": true}, "requires": ["base"], "provides": [], "conflicts": ["other"], "preceeds": [], "wants": [],
+        "name": "app", "barclamp": "demo", "jig": "noop", "jig_class": "noop",
+        "description": "The app of the demo",
+        "flags": {"cluster": true}, "requires": ["base"], "provides": [], "conflicts": ["other"],
+        "preceeds": [], "wants": [],
         "template": {"app": {"port": 8080}}, "attribs": [], "run": {},
         "scripts": [{"name": "10-start", "hash": "5f".repeat(32)}], "metadata": null,
     }))
@@ -1252,7 +1356,11 @@ fn role_view() -> RoleView {
             same: true,
             used_by: vec![deployment("web")],
         }],
-        bound: vec![RoleUse { deployment: deployment("web"), noderoles: 3 }],
+        bound: vec![RoleUse {
+            deployment: deployment("web"),
+            deployment_id: deployment_id(1),
+            noderoles: 3,
+        }],
     }
 }
 
@@ -1267,7 +1375,7 @@ fn imports() -> Vec<ImportReport> {
     let report = Findings {
         barclamps: vec![brought],
         removed_parts: vec!["Barclamp demo 2 no longer has: role still".into()],
-        findings: Some((1..=7).map(|line| format!("demo.yml:{line}:1: note: odd")).collect()),
+        findings: (1..=7).map(|line| format!("demo.yml:{line}:1: note: odd")).collect(),
         omitted: 3,
     };
     vec![ImportReport { id: 1, at: ago(60), by: Some("cy".into()), report }]
@@ -1338,7 +1446,7 @@ fn discussion() -> Discussion {
             id: CommentId(n),
             review: ReviewId(128),
             anchor,
-            about: about.into(),
+            subject: about.into(),
             current: true,
             comments: vec![CommentView {
                 id: CommentId(n),
@@ -1367,13 +1475,13 @@ fn discussion() -> Discussion {
 
 /// `runtime` before `app`, whose noderoles are expanded.
 fn graph() -> GraphView {
-    let group = |name: &str, looks: &[(Appearance, usize)]| GraphVertex {
+    let group = |name: &str, appearances: &[(Appearance, usize)]| GraphVertex {
         key: format!("web:{name}"),
         role: role(name),
         deployment: deployment("web"),
         noderole: None,
-        members: looks.iter().map(|(_, n)| n).sum(),
-        appearances: looks
+        members: appearances.iter().map(|(_, n)| n).sum(),
+        appearances: appearances
             .iter()
             .map(|&(appearance, count)| AppearanceCount { appearance, count })
             .collect(),
@@ -1381,7 +1489,7 @@ fn graph() -> GraphView {
             "app" => WaveRange { first: 3, last: 3 },
             _ => WaveRange { first: 1, last: 2 },
         }),
-        on_trail: 0,
+        on_path: 0,
     };
     let one = |n: u128, state| GraphVertex {
         key: noderole(n, "app").to_string(),
@@ -1398,7 +1506,7 @@ fn graph() -> GraphView {
         to,
         count,
         kind: EdgeKind::Hard,
-        on_trail: 0,
+        on_path: 0,
         added: 0,
         removed: 0,
     };
@@ -1422,7 +1530,7 @@ fn graph() -> GraphView {
         total_edges: 4,
         waves: 3,
         cut: None,
-        trail: None,
+        marked_path: None,
         cursor: 900,
     }
 }
@@ -1448,7 +1556,7 @@ fn number_in(place: Option<&Cursor>) -> Option<i64> {
 
 impl Fake {
     pub async fn frame(&self, _: &Actor) -> Result<Frame, Problem> {
-        let world = self.0.lock().expect("no test died here");
+        let world = self.0.lock().expect("an unpoisoned lock");
         let me = Me {
             id: PersonId(Uuid::from_u128(1)),
             name: "ada".into(),
@@ -1471,7 +1579,7 @@ impl Fake {
         _: &Actor,
         query: &DeploymentsQuery,
     ) -> Result<DeploymentPage, Problem> {
-        self.record(format!("deployments {}", serde_json::to_string(&query).expect("words")));
+        self.record(format!("deployments {}", serde_json::to_string(&query).expect("JSON")));
         self.read(|world| {
             let fits =
                 |deployment: &&DeploymentSummary| deployment.name.as_str().contains(&query.filter);
@@ -1506,12 +1614,12 @@ impl Fake {
         let roles = self.read(|world| {
             world.board.groups.iter().flat_map(|group| group.roles.clone()).collect::<Vec<_>>()
         })?;
-        let chips = roles
+        let noderoles = roles
             .into_iter()
             .find(|found| found.role == *role)
             .map(|found| found.noderoles)
             .unwrap_or_default();
-        Ok(RoleNoderoles { noderoles: chips, more: 0 })
+        Ok(RoleNoderoles { noderoles, more: 0 })
     }
     pub async fn find_tray_nodes(
         &self,
@@ -1568,7 +1676,11 @@ impl Fake {
     }
     pub async fn find_runs(&self, _: &Actor, query: &RunsQuery) -> Result<RunPage, Problem> {
         let word = |run: &RunSummary| {
-            serde_json::to_value(run.state).expect("a word").as_str().expect("a word").to_owned()
+            serde_json::to_value(run.state)
+                .expect("a string")
+                .as_str()
+                .expect("a string")
+                .to_owned()
         };
         let fits = |run: &&RunSummary| query.state.is_empty() || word(run) == query.state;
         self.read(|world| RunPage {
@@ -1591,9 +1703,9 @@ impl Fake {
     }
     pub async fn log(&self, _: &Actor, _: RunId, offset: i64) -> Result<LogPart, Problem> {
         self.read(|world| {
-            let end = i64::try_from(world.log.len()).expect("small");
+            let end = i64::try_from(world.log.len()).expect("a small number");
             let offset = if offset < 0 { (end + offset).max(0) } else { offset.min(end) };
-            let text = world.log[usize::try_from(offset).expect("small")..].to_owned();
+            let text = world.log[usize::try_from(offset).expect("a small number")..].to_owned();
             let pieces = if text.is_empty() {
                 vec![]
             } else {
@@ -1611,7 +1723,7 @@ impl Fake {
         _: &str,
     ) -> Result<LogSearchResult, Problem> {
         self.read(|world| {
-            let length = i64::try_from(world.log.len()).expect("small");
+            let length = i64::try_from(world.log.len()).expect("a small number");
             let lines = world.log.lines().enumerate().filter(|(_, line)| line.contains(text));
             let hits = lines.map(|(n, line)| LogHit {
                 offset: 0,
@@ -1697,7 +1809,7 @@ impl Fake {
         _: &Actor,
         query: &BlueprintsQuery,
     ) -> Result<BlueprintPage, Problem> {
-        self.record(format!("targets {}", serde_json::to_string(&query).expect("words")));
+        self.record(format!("targets {}", serde_json::to_string(&query).expect("JSON")));
         known(Some(query.deployment.as_str()).filter(|name| !name.is_empty()))?;
         self.read(|world| world.targets.clone())
     }
@@ -1717,7 +1829,7 @@ impl Fake {
         }
     }
     pub async fn record_view(&self, _: &Actor, id: ReviewId) -> Result<(), Problem> {
-        self.record(format!("look {id}"));
+        self.record(format!("view {id}"));
         Ok(())
     }
 
@@ -1792,7 +1904,7 @@ impl Fake {
 
     pub async fn propose(&self, _: &Actor, _: DeploymentId) -> Result<ProposalId, Problem> {
         self.record("propose");
-        self.0.lock().expect("no test died here").board = proposed_board();
+        self.0.lock().expect("an unpoisoned lock").board = proposed_board();
         Ok(ProposalId(7))
     }
     pub async fn propose_by_name(
@@ -1860,7 +1972,7 @@ impl Fake {
         edits: Vec<Edit>,
     ) -> Result<i32, Problem> {
         self.record(format!("edit {}", serde_json::to_string(&edits).expect("JSON")));
-        let mut world = self.0.lock().expect("no test died here");
+        let mut world = self.0.lock().expect("an unpoisoned lock");
         for edit in edits {
             let Edit::Bind(edit::Bind { node, role, .. }) = edit else { continue };
             let bound = world.board.tray.iter().find(|tray| tray.node == node).cloned();
@@ -1868,7 +1980,7 @@ impl Fake {
             if let (Some(bound), Some(row)) = (bound, roles.iter_mut().find(|row| row.role == role))
             {
                 let id = NoderoleId::of(node, &role, 0);
-                let like = chip(6, role.as_str(), StepState::Proposed);
+                let like = board_noderole(6, role.as_str(), StepState::Proposed);
                 row.noderoles.push(BoardNoderole {
                     noderole: id,
                     node,
@@ -1878,7 +1990,7 @@ impl Fake {
                 });
                 let text = format!("bind {} to {role}", bound.short);
                 if let Some(proposal) = &mut world.board.proposal {
-                    let seq = u32::try_from(proposal.edits.len() + 1).expect("few");
+                    let seq = u32::try_from(proposal.edits.len() + 1).expect("a small number");
                     proposal.edits.push(EditView {
                         seq,
                         text: text.clone(),
@@ -1958,7 +2070,7 @@ impl Fake {
                 (true, _) | (_, 0) => RoleGraph { count, ..RoleGraph::default() },
                 _ => RoleGraph {
                     roles,
-                    edges: vec![RoleEdge { from: 1, to: 0, tie: RoleTie::Requires }],
+                    edges: vec![RoleEdge { from: 1, to: 0, reason: RoleEdgeReason::Requires }],
                     count,
                 },
             }
@@ -1975,12 +2087,12 @@ impl Fake {
         let paths: Vec<&str> = files.keys().map(String::as_str).collect();
         self.record(format!("import {}", paths.join(" ")));
         Ok(Imported {
-            barclamps: vec![(
-                BarclampName::parse("demo").expect("a name"),
-                "2".into(),
-                engine::Hash::of_bytes(b"demo"),
-                true,
-            )],
+            barclamps: vec![ImportedVersion {
+                name: BarclampName::parse("demo").expect("a name"),
+                version: "2".into(),
+                hash: engine::Hash::of_bytes(b"demo"),
+                new: true,
+            }],
             findings: Vec::new(),
             removed_parts: vec!["Barclamp demo 2 no longer has: role app".into()],
         })
@@ -1995,7 +2107,7 @@ impl Fake {
     }
     pub async fn discard(&self, _: &Actor, _: ProposalId, _: i32) -> Result<(), Problem> {
         self.record("discard");
-        self.0.lock().expect("no test died here").board = board();
+        self.0.lock().expect("an unpoisoned lock").board = board();
         Ok(())
     }
     pub async fn submit(
@@ -2037,7 +2149,7 @@ impl Fake {
         self.record(format!("give_verdict {} {reason}", kind.as_str()));
         Err(Problem::forbidden("You wrote part of this change, so another person must review it."))
     }
-    pub async fn commit(&self, _: &Actor, commit: ToCommit) -> Result<BlueprintNumber, Problem> {
+    pub async fn commit(&self, _: &Actor, commit: CommitInput) -> Result<BlueprintNumber, Problem> {
         self.record(if commit.cancel { "commit and cancel" } else { "commit" });
         Ok(BlueprintNumber(128))
     }
@@ -2060,6 +2172,7 @@ impl Fake {
             role: key.role.clone(),
             values: Vec::new(),
             all: 0,
+            check: None,
             scripts: Vec::new(),
             more_scripts: 0,
         })
@@ -2086,14 +2199,14 @@ impl Fake {
     ) -> Result<HealthCheckPage, Problem> {
         let found = self.node(actor, name).await?;
         let before = number_in(query.before.as_ref());
-        let fits = |look: &HealthCheckView| {
-            before.is_none_or(|before| look.at.0 < before)
-                && query.reached.is_none_or(|reached| look.reached == reached)
-                && look.message.contains(&query.filter)
+        let fits = |check: &HealthCheckView| {
+            before.is_none_or(|before| check.at.0 < before)
+                && query.reached.is_none_or(|reached| check.reached == reached)
+                && check.message.contains(&query.filter)
         };
-        let mut looks = found.health_checks.into_iter().filter(fits);
-        let page: Vec<HealthCheckView> = looks.by_ref().take(1).collect();
-        let next = looks.next().and(page.last().map(|look| Cursor::from(look.at.0.to_string())));
+        let mut checks = found.health_checks.into_iter().filter(fits);
+        let page: Vec<HealthCheckView> = checks.by_ref().take(1).collect();
+        let next = checks.next().and(page.last().map(|check| Cursor::from(check.at.0.to_string())));
         Ok(HealthCheckPage { health_checks: page, next })
     }
     pub async fn node_results(
@@ -2158,7 +2271,7 @@ impl Fake {
         self.record(format!("maintenance {maintenance} {reason}"));
         Ok(())
     }
-    pub async fn mint_node_token(
+    pub async fn create_node_token(
         &self,
         _: &Actor,
         _: NodeId,
@@ -2209,10 +2322,10 @@ impl Fake {
         &self,
         _: &Actor,
         _: DeploymentId,
-        held: bool,
+        on_hold: bool,
         reason: String,
     ) -> Result<(), Problem> {
-        self.record(format!("hold {held} {reason}"));
+        self.record(format!("hold {on_hold} {reason}"));
         Ok(())
     }
     pub async fn set_priority(

@@ -102,7 +102,7 @@ const LISTS: &[List] = &[
         place: Some(("before", "7")),
         odd: None,
         same: &["/imports?", "barclamp=demo", "sort=imported"],
-        heads: &["Imported", "Versions", "Dropped parts", "Findings"],
+        heads: &["Imported", "Versions", "Removed parts", "Findings"],
         many: "imports",
     },
     List {
@@ -112,7 +112,7 @@ const LISTS: &[List] = &[
         place: Some(("after", "0")),
         odd: None,
         same: &["/barclamps?", "filter=demo", "sort=-roles"],
-        heads: &["Barclamp", "Version", "Roles", "Used by", "Dropped parts", "Imported"],
+        heads: &["Barclamp", "Version", "Roles", "Used by", "Removed parts", "Imported"],
         many: "barclamps",
     },
     List {
@@ -152,7 +152,7 @@ const LISTS: &[List] = &[
         words: &[("state", "any"), ("deployment", "web"), ("filter", "nodes")],
         sort: "title",
         place: Some(("before", "7")),
-        odd: Some("whose=yours"),
+        odd: Some("involvement=yours"),
         same: &["/reviews?", "state=any", "deployment=web", "filter=nodes", "sort=title"],
         heads: &["Change", "State", "Approvals", "By", "Submitted"],
         many: "reviews",
@@ -209,7 +209,11 @@ impl List {
 
 /// The text between `from` and the next `to`.
 fn between<'p>(page: &'p Page, from: &str, to: &str) -> &'p str {
-    let rest = page.body.split_once(from).unwrap_or_else(|| panic!("no {from} in {}", page.body)).1;
+    let rest = page
+        .body
+        .split_once(from)
+        .unwrap_or_else(|| panic!("{from} is missing in {}", page.body))
+        .1;
     rest.split_once(to).map_or(rest, |(found, _)| found)
 }
 
@@ -243,10 +247,14 @@ async fn query_appears_in_form_links_and_commands() {
         assert_eq!(page.status, 200, "{}", list.path);
         let form = between(&page, "<h1", "more choose");
         for (name, value) in list.words {
-            assert!(form.contains(&format!("name=\"{name}\"")), "{}: {name} in {form}", list.path);
+            assert!(
+                form.contains(&format!("name=\"{name}\"")),
+                "{}: field {name} is missing in {form}",
+                list.path
+            );
             assert!(
                 form.contains(&format!("value=\"{value}\"")),
-                "{}: {value} in {form}",
+                "{}: value {value} is missing in {form}",
                 list.path
             );
         }
@@ -266,8 +274,8 @@ async fn query_appears_in_form_links_and_commands() {
         );
         let columns = between(&page, "more choose", "</form>");
         for (name, value) in list.words {
-            let kept = format!("name=\"{name}\" value=\"{value}\"");
-            assert!(columns.contains(&kept), "{}: {kept} in {columns}", list.path);
+            let input = format!("name=\"{name}\" value=\"{value}\"");
+            assert!(columns.contains(&input), "{}: {input} is missing in {columns}", list.path);
         }
     }
 }
@@ -314,16 +322,25 @@ async fn numeric_cells_and_headers_share_a_class() {
 async fn invalid_query_is_reported_and_form_stays() {
     for list in LISTS {
         let (name, value) =
-            list.words.iter().find(|(name, _)| *name != "state").expect("a word that is a text");
-        let kept = format!("value=\"{value}\"");
-        let refused = |page: &Page, what: &str| {
-            assert_eq!(page.status, 400, "{}: {what}", list.path);
-            assert_eq!(page.body.matches("<h1").count(), 1, "{}: {what}: one title", list.path);
+            list.words.iter().find(|(name, _)| *name != "state").expect("a parameter of type text");
+        let value_attribute = format!("value=\"{value}\"");
+        let refused = |page: &Page, message: &str| {
+            assert_eq!(page.status, 400, "{}: {message}", list.path);
+            assert_eq!(
+                page.body.matches("<h1").count(),
+                1,
+                "{}: {message}: the page must have exactly one heading",
+                list.path
+            );
             page.assert_contains(&[
-                &kept,
+                &value_attribute,
                 &format!("href=\"{}\" class=\"button\">Show all ", list.path),
             ]);
-            assert!(!page.body.contains("`next`"), "{}: words for programs", list.path);
+            assert!(
+                !page.body.contains("`next`"),
+                "{}: the page must not mention parameters of the API",
+                list.path
+            );
         };
         let sorted =
             get(&Fake::new(|_| {}), &format!("{}?{name}={value}&sort=color", list.path)).await;
@@ -385,7 +402,7 @@ async fn page_after_the_end_links_to_first() {
         assert_eq!(page.status, 200, "{}: {}", list.path, page.body);
         page.assert_contains(&[&format!("No more {}", list.many), "Open the first page"]);
         page.assert_lacks(&["Pages of the list"]);
-        let (name, value) = list.words.last().expect("a word");
+        let (name, value) = list.words.last().expect("a parameter");
         let narrow = get(&Fake::new(without_rows), &format!("{}?{name}={value}", list.path)).await;
         narrow.assert_contains(&["Filter: ", "Clear filter"]);
     }
@@ -402,14 +419,14 @@ async fn drafts_sort_and_filter_like_reviews() {
         "name=\"state\" value=\"drafts\"",
     ]);
     page.assert_lacks(&["data-label=\"Approvals\""]);
-    let reported = fake.0.lock().expect("no test died here").calls.clone();
-    let asked = reported
+    let reported = fake.0.lock().expect("an unpoisoned lock").calls.clone();
+    let request = reported
         .iter()
         .find(|text| text.starts_with("proposals "))
-        .expect("proposals were asked for");
+        .expect("a request for proposals");
     assert!(
-        asked.contains("\"filter\":\"web\"") && asked.contains("\"sort\":\"deployment\""),
-        "{asked}"
+        request.contains("\"filter\":\"web\"") && request.contains("\"sort\":\"deployment\""),
+        "{request}"
     );
 }
 
@@ -430,7 +447,7 @@ async fn deployment_pages_are_sections_of_the_tree() {
         .assert_contains(&["href=\"/deployments?state=idle&amp;after=system%20web\""]);
     let rest = get(&fake, "/deployments?after=system%20web").await;
     rest.assert_contains(&["data-depth=\"1\"", "href=\"/deployments\""]);
-    let reported = fake.0.lock().expect("no test died here").calls.clone();
+    let reported = fake.0.lock().expect("an unpoisoned lock").calls.clone();
     assert!(
         reported
             .iter()
@@ -481,7 +498,7 @@ async fn target_history_rejects_invalid_order_and_cursor() {
 #[tokio::test]
 async fn worker_links_to_its_runs() {
     let fake = Fake::new(|_| {});
-    let name = fake.0.lock().expect("no test died here").monitoring.workers[0].name.clone();
+    let name = fake.0.lock().expect("an unpoisoned lock").monitoring.workers[0].name.clone();
     let link = format!("href=\"/runs?worker={}\"", name.replace(' ', "%20"));
     get(&fake, "/workers").await.assert_contains(&[&link, "all runs"]);
     get(&fake, "/runs?worker=w1")
@@ -522,7 +539,8 @@ async fn unknown_value_is_reported_and_filter_stays() {
     for (path, text) in [
         (
             "/nodes?state=purple&filter=n1",
-            "Invalid value for state: &quot;purple&quot; does not exist. Use one of: alive, dead, maintenance, record.",
+            "Invalid value for state: &quot;purple&quot;. Use one of: alive, dead, maintenance, \
+             record_only.",
         ),
         (
             "/nodes?sort=color&filter=n1",
@@ -530,11 +548,11 @@ async fn unknown_value_is_reported_and_filter_stays() {
         ),
         (
             "/runs?state=sleeping&node=n1",
-            "Invalid value for state: &quot;sleeping&quot; does not exist. Use one of: queued, running",
+            "Invalid value for state: &quot;sleeping&quot;. Use one of: queued, running",
         ),
         (
-            "/reviews?whose=yours&filter=n1",
-            "Invalid value for whose: &quot;yours&quot; does not exist. Use one of: all, for_me, mine.",
+            "/reviews?involvement=yours&filter=n1",
+            "Invalid value for involvement: &quot;yours&quot;. Use one of: all, for_me, mine.",
         ),
         ("/catalog/roles?sort=age&filter=n1", "Valid orders: name, -name, barclamp, -barclamp"),
     ] {
@@ -594,7 +612,7 @@ async fn catalog_has_roles_graph_and_imports() {
     let graph = get(&fake, "/catalog/graph").await;
     graph.assert_contains(&[
         "<svg",
-        "class=\"tie requires\"",
+        "class=\"dependency requires\"",
         "id=\"ties\"",
         "href=\"/catalog/graph#ties\"",
     ]);

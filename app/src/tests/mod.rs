@@ -1,5 +1,5 @@
-//! Tests of the server-rendered pages: their texts, states and status codes. A fake of the use cases
-//! returns fixtures.
+//! Tests of the server-rendered pages: their texts, states and status codes. A fake of the use
+//! cases returns fixtures.
 
 mod accounts;
 mod edits;
@@ -24,8 +24,10 @@ use api::runs::*;
 use api::views::graph::*;
 use api::{Allowed, Problem};
 use engine::blueprint::difference::Sides;
+use engine::catalog::OnInput;
 use engine::gate::Policy;
 use engine::ids::*;
+use engine::lint::{Finding, Level, LintCheck};
 use fake::Fake;
 use serve::{get, get_with, post};
 
@@ -122,7 +124,7 @@ async fn board_shows_step_states_next_to_badge() {
         .expect("a heading");
     assert!(
         title.contains("COMMITTED") && !title.contains("data-state=\"active\""),
-        "no step's look: {title}"
+        "the board must not use the color of a step state: {title}"
     );
     let full = Fake::new(|world| {
         world.board.omitted = StateCounts { error: 2, active: 40, ..StateCounts::default() }
@@ -290,7 +292,7 @@ async fn missing_object_returns_404_with_link() {
 async fn server_error_is_shown_on_every_page() {
     let fake = Fake::new(|world| {
         world.problem = Some(Problem::unavailable(
-            "The database does not answer. Work goes on by itself when it does.",
+            "The database does not answer. Work continues automatically when it does.",
         ))
     });
     for path in [
@@ -311,7 +313,11 @@ async fn server_error_is_shown_on_every_page() {
     ] {
         let page = get(&fake, path).await;
         assert_eq!(page.status, 503, "{path}");
-        page.assert_contains(&["Temporarily unavailable", "Work goes on by itself", "Try again"]);
+        page.assert_contains(&[
+            "Temporarily unavailable",
+            "Work continues automatically",
+            "Try again",
+        ]);
     }
 }
 
@@ -327,8 +333,10 @@ async fn target_history_shows_authors_and_compares_targets() {
         "execution off",
         "genesis",
         "data-label=\"Proposed by\">Gantry<",
-        "href=\"/blueprints?deployment=web&amp;from=2&amp;to=2\" aria-label=\"Compare from blueprint 2\"",
-        "href=\"/blueprints?deployment=web&amp;from=1&amp;to=2\" aria-label=\"Changes of blueprint 2\"",
+        "href=\"/blueprints?deployment=web&amp;from=2&amp;to=2\" aria-label=\"Compare from \
+         blueprint 2\"",
+        "href=\"/blueprints?deployment=web&amp;from=1&amp;to=2\" aria-label=\"Changes of blueprint \
+         2\"",
         "From blueprint 1 to blueprint 2",
         "href=\"/api/v1/blueprints/compare?deployment=web&amp;from=1&amp;to=2&amp;format=text\"",
         "10.8.0.0/22",
@@ -354,7 +362,7 @@ async fn checks_show_planner_report() {
 }
 
 #[tokio::test]
-async fn catalog_shows_dropped_parts_of_versions() {
+async fn catalog_shows_removed_parts_of_versions() {
     let fake = Fake::new(|_| {});
     get(&fake, "/catalog").await.assert_contains(&[
         "<title>Catalog · Gantry</title>",
@@ -367,7 +375,7 @@ async fn catalog_shows_dropped_parts_of_versions() {
     ]);
     let posted = post(&fake, "/call/import", "path=demo.yml&text=x").await;
     assert_eq!(posted.status, 302);
-    assert_eq!(fake.0.lock().expect("no test died here").calls, ["import demo.yml"]);
+    assert_eq!(fake.0.lock().expect("an unpoisoned lock").calls, ["import demo.yml"]);
     get(&Fake::new(|world| world.catalog.clear()), "/catalog")
         .await
         .assert_contains(&["No barclamps yet"]);
@@ -412,7 +420,7 @@ async fn deployment_is_restored_without_javascript() {
     assert_eq!((done.status, done.location.as_deref()), (302, Some("/deployments/web")));
     let refused = post(&fake, "/call/restore", "deployment=web&target=1").await;
     assert_ne!(refused.location.as_deref(), Some("/deployments/web"));
-    let reported = fake.0.lock().expect("no test died here").calls.clone();
+    let reported = fake.0.lock().expect("an unpoisoned lock").calls.clone();
     assert!(reported.contains(&"restore web 1 false".to_owned()), "{reported:?}");
     get(&Fake::new(|_| {}), "/blueprints?from=2&to=1")
         .await
@@ -537,10 +545,10 @@ async fn impact_summary_links_to_complete_lists() {
         "Deployment web is on hold by cy (a move)",
     ]);
     let changed = page.body.split_once("<b>Changes ").and_then(|(_, rest)| rest.split('<').next());
-    let changed = changed.expect("what it changes");
+    let changed = changed.expect("the list of changes");
     assert!(changed.contains("noderole"), "{changed}");
     let text = page.body.matches(&format!(">Changes {changed}<")).count();
-    assert_eq!(text, 1, "said above the tabs, and not again: {changed}");
+    assert_eq!(text, 1, "the text appears once, above the tabs: {changed}");
     page.assert_contains(&[">Changes<"]);
     let lists = get(&Fake::new(|_| {}), "/reviews/128?tab=effects").await;
     lists.assert_contains(&[
@@ -576,17 +584,17 @@ async fn severe_effects_are_never_collapsed() {
     let first = ["Can’t be undone: store on n1.", "Removes deployment shop."].map(str::to_owned);
     let last = [
         "Sets the policy for all later changes in every deployment: one approval for every change.",
-        "Switches jig script off: no step that needs it starts in any deployment.",
+        "Turns jig script off: no step that needs it starts in any deployment.",
     ];
     let all = first.into_iter().chain(gives_up).chain(roles).chain(unbound).chain(moved);
     let grave: Vec<String> = all.chain(last.map(str::to_owned)).collect();
     assert_eq!(grave.len(), 20);
     let rest: Vec<String> = (1..=10).map(|n| format!("Adds cache on web-{n}.")).collect();
-    for asked in [false, true] {
+    for is_requested in [false, true] {
         let lines: Vec<String> = grave.iter().chain(&rest).cloned().collect();
         let fake = Fake::new(|world| {
             world.review.always_shown = grave.len();
-            world.review.requested = if asked { lines.clone() } else { Vec::new() };
+            world.review.requested = if is_requested { lines.clone() } else { Vec::new() };
             world.review.summary = lines;
         });
         let page = get(&fake, "/reviews/128").await;
@@ -594,7 +602,7 @@ async fn severe_effects_are_never_collapsed() {
         let in_sight = without_folds(&page.body);
         let hidden: Vec<&String> =
             grave.iter().filter(|text| !in_sight.contains(&line(text))).collect();
-        assert!(hidden.is_empty(), "folded away: {hidden:?}");
+        assert!(hidden.is_empty(), "severe effects are collapsed: {hidden:?}");
         assert!(
             rest.iter()
                 .all(|text| !in_sight.contains(&line(text)) && page.body.contains(&line(text)))
@@ -627,6 +635,62 @@ async fn waves_show_their_dependencies() {
         "destroys data",
         "7 waves",
     ]);
+}
+
+#[tokio::test]
+async fn waves_end_with_noderoles_whose_input_may_change() {
+    let unbound = |on_input| {
+        Fake::new(move |world| {
+            let impact = &mut world.review.impact;
+            (impact.waves, impact.more_waves) = (Vec::new(), 0);
+            let balancer = &mut impact.downstream[0];
+            balancer.on_input = on_input;
+            balancer.noderoles.first.truncate(1);
+            balancer.noderoles.count = 1;
+        })
+    };
+    let reruns = unbound(OnInput::Rerun);
+    let waves = get(&reruns, "/reviews/128?tab=waves").await;
+    waves.assert_contains(&[
+        "Then, if their input changes",
+        "<b>1 noderole<!></b>",
+        "cache on web-1",
+    ]);
+    waves.assert_lacks(&["Nothing runs."]);
+    let facts = get(&reruns, "/reviews/128?tab=changes").await;
+    facts.assert_contains(&["1 noderole runs again, if its input changes.", "?tab=waves\">Waves<"]);
+    facts.assert_lacks(&["Nothing runs.", "runs nothing."]);
+
+    let reported = unbound(OnInput::Report);
+    let waves = get(&reported, "/reviews/128?tab=waves").await;
+    waves.assert_contains(&["Nothing runs."]);
+    waves.assert_lacks(&["Then, if their input changes"]);
+}
+
+#[tokio::test]
+async fn review_summary_names_lint_warnings() {
+    let fake = Fake::new(|world| {
+        world.review.checks = (1..=4)
+            .map(|n| Finding {
+                check: LintCheck::NothingToRun,
+                level: Level::Warning,
+                at: format!("cache on web-{n}"),
+                noderole: None,
+                problem: format!("the role lacks script {n}"),
+                remedy: "Import its scripts".into(),
+            })
+            .collect();
+    });
+    let page = get(&fake, "/reviews/128").await;
+    page.assert_contains(&[
+        "aria-label=\"Lint warnings\"",
+        "cache on web-3:",
+        "the role lacks script 3",
+        "1 more.",
+        ">4 lint warnings<",
+    ]);
+    page.assert_lacks(&["the role lacks script 4<"]);
+    get(&Fake::new(|_| {}), "/reviews/128").await.assert_lacks(&["Lint warnings"]);
 }
 
 #[tokio::test]
@@ -738,7 +802,7 @@ async fn comments_work_without_javascript() {
         ["open 128  Why?", "reply 1 Because", "resolve 1 true"]
     );
     let odd = post(&fake, "/call/open_thread", "review=128&anchor=elsewhere&body=x").await;
-    assert_eq!(odd.status, 302, "it leads back to the page, which says what is wrong");
+    assert_eq!(odd.status, 302, "the form redirects to its page, which reports the error");
 }
 
 #[tokio::test]
@@ -754,7 +818,7 @@ async fn graph_has_picture_table_and_links() {
         "Graph of ",
         "aria-label=\"web-2 · app error, in web\"",
         "aria-label=\"runtime ×4 3 active, 1 blocked, in web\"",
-        "class=\"edge here\"",
+        "class=\"edge current\"",
         "/graph/web?roles=app&amp;at=web%3Aruntime&amp;as=table",
         "Unfold its 4 noderoles",
         "href=\"/graph/web?roles=app&amp;focus=web%3Aruntime&amp;at=web%3Aruntime\"",
@@ -801,7 +865,7 @@ async fn replaced_run_links_to_the_newest() {
 async fn only_temporary_problems_can_be_tried_again() {
     let temporary = Problem::new(429, "rate_limited", "Too many requests", "Wait a little.");
     for (problem, again) in [
-        (Problem::unavailable("Work goes on by itself."), true),
+        (Problem::unavailable("Work continues automatically."), true),
         (temporary, true),
         (Problem::not_found("It does not exist."), false),
         (Problem::forbidden("You may not see it."), false),
@@ -830,21 +894,21 @@ async fn board_reserves_the_space_of_the_proposal_bar() {
 #[tokio::test]
 async fn highlighted_path_is_shown_everywhere() {
     let fake = Fake::new(|world| {
-        world.graph.trail = Some(GraphTrail {
+        world.graph.marked_path = Some(GraphPath {
             summary: "app waits for runtime: 2 noderoles.".into(),
             noderoles: 2,
             path: Vec::new(),
         });
-        world.graph.vertices[0].on_trail = 1;
-        world.graph.vertices[2].on_trail = 1;
-        world.graph.edges[0].on_trail = 1;
+        world.graph.vertices[0].on_path = 1;
+        world.graph.vertices[2].on_path = 1;
+        world.graph.edges[0].on_path = 1;
     });
     let query = "from=web%3Aruntime&to=web%3Aapp";
     let page = get(&fake, &format!("/graph/web?{query}")).await;
     page.assert_contains(&[
         "app waits for runtime: 2 noderoles.",
-        "class=\"edge trail\"",
-        "class=\"box trail\"",
+        "class=\"edge on-path\"",
+        "class=\"box on-path\"",
         "1 of 4 on the path",
         "href=\"/graph/web/graph.svg?from=web%3Aruntime&amp;to=web%3Aapp\"",
         ">Show only the path<",
@@ -854,7 +918,7 @@ async fn highlighted_path_is_shown_everywhere() {
     table.assert_contains(&["<th scope=\"col\">On the path", "<b>runtime", "1 of 4 on the path"]);
     let begun = get(&Fake::new(|_| {}), "/graph/web?from=web%3Aruntime&at=web%3Aruntime").await;
     begun.assert_contains(&["The path starts at runtime. Select the box where it ends"]);
-    assert!(!begun.body.contains("edge trail"), "nothing is marked that nobody asked for");
+    assert!(!begun.body.contains("edge on-path"), "no path is highlighted before one is selected");
 }
 
 #[tokio::test]
@@ -908,7 +972,7 @@ async fn review_list_matches_its_address() {
         "Older",
     ]);
     open.assert_lacks(&["Gateways", "Newest"]);
-    let link = "href=\"/reviews?whose=for_me&amp;deployment=web&amp;filter=Gate\"";
+    let link = "href=\"/reviews?involvement=for_me&amp;deployment=web&amp;filter=Gate\"";
     let settled =
         get(&fake, "/reviews?state=committed&deployment=web&filter=Gate&before=200").await;
     settled.assert_contains(&[
@@ -955,10 +1019,10 @@ async fn lists_have_empty_states() {
     });
     get(&fake, "/reviews").await.assert_contains(&["No open reviews"]);
     get(&fake, "/reviews?state=any").await.assert_contains(&["No reviews yet"]);
-    get(&fake, "/reviews?whose=for_me").await.assert_contains(&["No reviews wait for you"]);
-    get(&fake, "/reviews?whose=mine&filter=x")
+    get(&fake, "/reviews?involvement=for_me").await.assert_contains(&["No reviews wait for you"]);
+    get(&fake, "/reviews?involvement=mine&filter=x")
         .await
-        .assert_contains(&["No review matches", "href=\"/reviews?whose=mine\""]);
+        .assert_contains(&["No review matches", "href=\"/reviews?involvement=mine\""]);
     get(&fake, "/reviews?before=3")
         .await
         .assert_contains(&["No more reviews", "href=\"/reviews\""]);
@@ -1007,10 +1071,10 @@ async fn forms_work_without_javascript() {
     let submitted = post(&fake, "/call/submit", "proposal=7&version=3&title=More+nodes").await;
     assert_eq!((submitted.status, submitted.location.as_deref()), (302, Some("/reviews/128")));
     let refused = post(&fake, "/call/give-verdict", "review=128&kind=approve&reason=").await;
-    assert_eq!(refused.status, 302, "a problem leads back to the page, which shows it");
-    let back = refused.location.expect("a way back");
+    assert_eq!(refused.status, 302, "the form redirects to its page, which shows the problem");
+    let back = refused.location.expect("a redirect");
     assert!(back.starts_with("http://localhost/from-here?"), "{back}");
-    let reported = fake.0.lock().expect("no test died").calls.clone();
+    let reported = fake.0.lock().expect("an unpoisoned lock").calls.clone();
     assert_eq!(reported, ["propose", "submit More nodes", "give_verdict approve "]);
 
     let query = back.split_once('?').map(|(_, query)| query.to_owned()).expect("a query");
@@ -1035,7 +1099,10 @@ async fn pages_comply_with_content_security_policy() {
         page.assert_lacks(&[" style=", " onclick=", "javascript:"]);
         for script in page.body.split("<script").skip(1) {
             let tag = script.split('>').next().unwrap_or_default();
-            assert!(tag.contains("nonce=") || tag.contains("src="), "{path}: <script{tag}>");
+            assert!(
+                tag.contains("nonce=") || tag.contains("src="),
+                "{path}: <script{tag}> has neither a nonce nor a source"
+            );
         }
     }
 }
@@ -1057,7 +1124,7 @@ fn replanned(after: Option<i64>) -> Replanned {
         after: after.map(ReviewId),
         blueprint: BlueprintNumber(131),
         moved: vec!["web (blueprint 131)".into()],
-        dropped: vec!["bo (approved)".into()],
+        voided_verdicts: vec!["bo (approved)".into()],
         same_effect: true,
         effect_changes: Default::default(),
         more: 0,
@@ -1130,7 +1197,7 @@ async fn board_shows_overruled_edits_and_returned_reviews() {
             later: 2,
             later_by: "bo".into(),
             setting: serde_json::json!({"kind": "policy"}),
-            about: "the policy".into(),
+            subject: "the policy".into(),
         };
         proposal.clashes = vec![clash.clone()];
         world.review.clashes = vec![clash];

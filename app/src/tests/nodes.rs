@@ -1,5 +1,6 @@
 //! The page of a node, as the server renders it.
 
+use api::JoinPhase;
 use api::deployments::{CheckState, NoderoleCheck};
 use api::nodes::Maintenance;
 use api::{Allowed, At};
@@ -19,7 +20,7 @@ async fn noderole_page_shows_result_of_its_check() {
         state,
         passes,
         failures,
-        reran: false,
+        caused_rerun: false,
         detail: "the service is down".into(),
         duration_ms: 12,
         checked: Some(At(1_795_248_902_000)),
@@ -53,8 +54,8 @@ async fn node_page_shows_all_data() {
         "By the door",
         "href=\"/deployments/web\"",
     ]);
-    let main = page.body.split_once("<main").expect("the page itself").1;
-    let head = main.split_once("<div class=\"columns\">").expect("what stands below the head").0;
+    let main = page.body.split_once("<main").expect("the main element").1;
+    let head = main.split_once("<div class=\"columns\">").expect("the columns below the heading").0;
     assert_eq!(head.matches("CLI and API").count(), 1, "{head}");
     page.assert_contains(&[
         "alive",
@@ -122,15 +123,15 @@ async fn health_checks_and_results_are_paginated_without_javascript() {
     ]);
     carried.assert_contains(&[&format!("href=\"/noderoles/{}\"", fake::noderole(1, "app"))]);
 
-    let looks = get(&fake, &format!("{PAGE}/health-checks")).await;
-    assert_eq!(looks.status, 200);
-    looks.assert_contains(&[
+    let page = get(&fake, &format!("{PAGE}/health-checks")).await;
+    assert_eq!(page.status, 200);
+    page.assert_contains(&[
         "<title>Health checks of web-1.rack1.example.com · Gantry</title>",
         ">reached<",
         "gantry node health-checks",
     ]);
-    looks.assert_lacks(&["connection refused", ">Newest<"]);
-    let older = linked(&looks.body, &format!("{PAGE}/health-checks?before="));
+    page.assert_lacks(&["connection refused", ">Newest<"]);
+    let older = linked(&page.body, &format!("{PAGE}/health-checks?before="));
     let older = get(&fake, &older).await;
     older.assert_contains(&["connection refused", &format!("href=\"{PAGE}/health-checks\"")]);
     older.assert_lacks(&["health-checks?before="]);
@@ -179,8 +180,9 @@ async fn health_checks_and_results_are_paginated_without_javascript() {
 
 /// The first link in a page that starts with `begin`.
 fn linked(body: &str, begin: &str) -> String {
-    let at = body.find(&format!("href=\"{begin}")).expect("such a link") + "href=\"".len();
-    body[at..].split('"').next().expect("its end").to_owned()
+    let at =
+        body.find(&format!("href=\"{begin}")).expect("a link with this address") + "href=\"".len();
+    body[at..].split('"').next().expect("the end of the element").to_owned()
 }
 
 #[tokio::test]
@@ -235,7 +237,7 @@ async fn node_page_lists_pending_reasons() {
         world.machine.health_checks.remove(0);
     });
     get(&dead, PAGE).await.assert_contains(&["dead", "Not reached: 10.0.3.7: connection refused."]);
-    let unknown = Fake::new(|world| world.machine.status.joined = "welcomed".into());
+    let unknown = Fake::new(|world| world.machine.status.joined = JoinPhase::Welcomed);
     get(&unknown, PAGE).await.assert_contains(&[
         "a worker must still check for running processes",
         "No run starts until a worker has logged in",
@@ -273,7 +275,7 @@ async fn node_commands_depend_on_permission() {
     ]);
     operator.assert_lacks(&["name=\"reason\" maxlength", "/call/delete-node"]);
     let record = Fake::new(|world| {
-        world.machine.record = true;
+        world.machine.record_only = true;
     });
     let page = get(&record, PAGE).await;
     page.assert_contains(&[
@@ -314,10 +316,10 @@ async fn node_is_changed_without_javascript() {
     ] {
         assert_eq!(post(&fake, &format!("/call/{call}"), &form).await.status, 302, "{call}");
     }
-    let reported = fake.0.lock().expect("no test died here").calls.clone();
-    let way = r#"{"addresses":["10.0.3.8","10.0.3.9"],"port":2222}"#;
+    let reported = fake.0.lock().expect("an unpoisoned lock").calls.clone();
+    let connection = r#"{"addresses":["10.0.3.8","10.0.3.9"],"port":2222}"#;
     let first = format!(
-        r#"change node 3 {{"description":"","macs":["a","b"],"serial":"","hints":{{}},"connection":{way}}}"#
+        r#"change node 3 {{"description":"","macs":["a","b"],"serial":"","hints":{{}},"connection":{connection}}}"#
     );
     assert_eq!(reported[0], first);
     assert!(
@@ -329,9 +331,10 @@ async fn node_is_changed_without_javascript() {
     assert_eq!(reported[2], "maintenance true disks");
     assert!(
         reported[3].starts_with("revoke 0000"),
-        "a token that nobody could see is not made: {reported:?}"
+        "no token is created for a request without a token form: {reported:?}"
     );
-    let edits = reported.iter().find(|reported| reported.starts_with("edit ")).expect("edits");
+    let edits =
+        reported.iter().find(|reported| reported.starts_with("edit ")).expect("an edit call");
     assert!(
         edits.contains(r#""edit":"set_connection""#)
             && edits.contains(r#""connection":{"root":"/srv/other"}"#),

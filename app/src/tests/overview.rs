@@ -1,5 +1,6 @@
 //! The overview, workers, audit and search pages.
 
+use api::JoinPhase;
 use api::audit::{AuditEntry, AuditPage, AuditQuery, ChainQuery, ChainView};
 use api::background_tasks::{
     BackgroundTaskView, BackgroundTasks, BackgroundTasksQuery, ProcessKind, ProcessView,
@@ -12,7 +13,7 @@ use api::reviews::ReviewCount;
 use api::runs::{RunState, StateCounts};
 use api::search::{Hit, HitKind, SearchQuery, SearchResults};
 use api::workers::WorkerSort;
-use api::workers::{Drain, Phase, WorkerPage, WorkerView, WorkersQuery};
+use api::workers::{Drain, WorkerPage, WorkerView, WorkersQuery};
 use api::{Allowed, At, Problem};
 use engine::Hash;
 use engine::audit::Chain;
@@ -36,7 +37,7 @@ pub struct MonitoringData {
     pub refused: Option<Problem>,
 }
 
-fn worker(n: u128, phase: Phase, alive: bool) -> WorkerView {
+fn worker(n: u128, phase: JoinPhase, alive: bool) -> WorkerView {
     WorkerView {
         id: Uuid::from_u128(n),
         name: format!("w-{n}"),
@@ -54,7 +55,7 @@ fn worker(n: u128, phase: Phase, alive: bool) -> WorkerView {
         started: At(1_795_248_902_000),
         last_heartbeat: At(1_795_248_962_000),
         lease_until: At(1_795_248_992_000),
-        reason: (phase == Phase::None).then(|| "told to stop".into()),
+        reason: (phase == JoinPhase::None).then(|| "told to stop".into()),
     }
 }
 
@@ -121,9 +122,9 @@ impl Default for MonitoringData {
                 first_steps: None,
             },
             workers: vec![
-                worker(7, Phase::Confirmed, true),
-                worker(8, Phase::Confirmed, false),
-                worker(9, Phase::None, false),
+                worker(7, JoinPhase::Confirmed, true),
+                worker(8, JoinPhase::Confirmed, false),
+                worker(9, JoinPhase::None, false),
             ],
             tasks: BackgroundTasks {
                 background_tasks: vec![
@@ -218,7 +219,7 @@ impl Fake {
         let found = self.read(|world| {
             world.monitoring.workers.iter().find(|worker| worker.id == id).cloned()
         })?;
-        found.ok_or_else(|| Problem::not_found("There is no such worker."))
+        found.ok_or_else(|| Problem::not_found("This worker does not exist."))
     }
 
     pub async fn background_tasks(
@@ -252,7 +253,7 @@ impl Fake {
 }
 
 fn recorded(fake: &Fake) -> Vec<String> {
-    fake.0.lock().expect("no test died here").calls.clone()
+    fake.0.lock().expect("an unpoisoned lock").calls.clone()
 }
 
 #[tokio::test]
@@ -270,7 +271,7 @@ async fn workers_page_shows_background_tasks() {
         "480 ms",
         "Nothing to do.",
         "href=\"/workers/00000000-0000-0000-0000-000000000009\">worker-9",
-        "gantry background-tasks",
+        "gantry background-task list",
         "/api/v1/background-tasks",
     ]);
     page.assert_lacks(&["More tasks exist"]);
@@ -295,7 +296,7 @@ async fn overview_shows_health_and_links() {
         ">1800<",
         "href=\"/pending?reason=dependency_failed\"",
         "10000+",
-        "href=\"/reviews?whose=for_me\"",
+        "href=\"/reviews?involvement=for_me\"",
         "href=\"/deployments?state=proposed\"",
         "href=\"/deployments?state=on_hold\"",
         "href=\"/nodes?state=dead\"",
@@ -305,7 +306,7 @@ async fn overview_shows_health_and_links() {
         "href=\"/workers?alive=true\"",
         "href=\"/runs?state=queued\"",
         "the oldest for",
-        "276 runs in the last 24 hours: 1 failed or lost, at most 23 in an hour",
+        "276 runs in the last 24 hours, 1 failed or lost. Most per hour: 23",
         "class=\"failed\"",
     ]);
     page.assert_lacks(&["no problems", "Get started", "First steps", "style=\""]);
@@ -352,13 +353,13 @@ async fn first_steps_follow_events_and_can_be_hidden() {
         "the page explains why you cannot",
         "Watch the run, break it and retry it",
         "Hide first steps",
-        "action=\"/call/put_first_steps_away\"",
+        "action=\"/call/hide-first-steps\"",
     ]);
     let next = page
         .body
         .split("<li")
         .find(|line| line.contains("aria-current=\"step\""))
-        .expect("a next step");
+        .expect("the next step");
     assert!(
         next.contains("href=\"/reviews/128\"") && next.contains("Get or give an approval"),
         "{next}"
@@ -367,7 +368,7 @@ async fn first_steps_follow_events_and_can_be_hidden() {
     let away = get_with(&with(some), "/", &[("cookie", "gantry_first_steps=away")]).await;
     away.assert_contains(&["Show first steps", "name=\"back\" value=\"true\""]);
     away.assert_lacks(&["2 of 5 done"]);
-    let put = post(&with(FirstSteps::default()), "/call/put_first_steps_away", "").await;
+    let put = post(&with(FirstSteps::default()), "/call/hide-first-steps", "").await;
     assert_eq!((put.status, put.location.as_deref()), (302, Some("/")));
 
     let done = FirstSteps {
@@ -375,7 +376,7 @@ async fn first_steps_follow_events_and_can_be_hidden() {
         submitted: true,
         reviewed: true,
         committed: true,
-        ran: true,
+        run_ended: true,
         retried: true,
         ..FirstSteps::default()
     };
@@ -399,9 +400,10 @@ async fn worker_list_matches_its_address() {
         "value=\"name\" selected",
         "/workers?filter=w&amp;alive=true&amp;phase=confirmed&amp;sort=name&amp;before=name~-w-9",
     ]);
-    let asked = WorkersQuery {
+    let query = WorkersQuery {
         alive: Some(true),
-        phase: Some(Phase::Confirmed),
+        draining: None,
+        phase: Some(JoinPhase::Confirmed),
         filter: "w".into(),
         sort: Order::ascending(WorkerSort::Name),
         limit: None,
@@ -409,7 +411,7 @@ async fn worker_list_matches_its_address() {
     };
     assert!(
         recorded(&fake)
-            .contains(&format!("workers {}", serde_json::to_string(&asked).expect("JSON"))),
+            .contains(&format!("workers {}", serde_json::to_string(&query).expect("JSON"))),
         "{:?}",
         recorded(&fake)
     );
@@ -429,7 +431,7 @@ async fn draining_worker_is_shown_and_can_resume() {
     page.assert_contains(&[
         "Drain worker",
         "Reason for the drain",
-        "gantry workers drain",
+        "gantry worker drain",
         "/drain\"",
     ]);
     page.assert_lacks(&["draining", "Resume worker"]);
@@ -448,9 +450,10 @@ async fn draining_worker_is_shown_and_can_resume() {
     let page = get(&draining(false), path).await;
     page.assert_contains(&[
         "draining, 22 runs",
-        "Draining, set by ada: a new &lt;kernel&gt;. It finishes 22 runs and takes no further ones.",
+        "Draining, set by ada: a new &lt;kernel&gt;. It finishes 22 runs and takes no further \
+         ones.",
         "Resume worker",
-        &format!("gantry workers resume {id} --reason WHY"),
+        &format!("gantry worker resume {id} --reason WHY"),
     ]);
     get(&draining(false), "/workers").await.assert_contains(&["draining, 22 runs"]);
     let page = get(&draining(true), path).await;
@@ -569,7 +572,7 @@ async fn search_groups_hits_by_kind() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/search?q=work").await;
     assert_eq!(page.status, 200);
-    let webster = format!("href=\"/settings/people/{}\"", Uuid::from_u128(1));
+    let webster = "href=\"/settings/people/webster\"";
     page.assert_contains(&[
         "<title>Search · Gantry</title>",
         "value=\"work\"",
@@ -579,7 +582,7 @@ async fn search_groups_hits_by_kind() {
         "href=\"/runs/1006\"",
         "href=\"/reviews/128\"",
         "More &lt;web&gt;",
-        &webster,
+        webster,
         "There are more",
         ">Pages<",
     ]);

@@ -62,7 +62,7 @@ async fn reversed_order_is_kept_across_pages() {
         "&amp;reason=on_hold&amp;sort=-since&amp;after=-since~-7~-00000000-0000-0000-0000-000000000007",
     ]);
     let other = get(&fake, "/pending?reason=on_hold&after=-since~-1~-x").await;
-    assert_eq!(other.status, 400, "a place of the other order");
+    assert_eq!(other.status, 400, "a cursor of the other order is invalid");
     let odd = get(&fake, "/pending?sort=color").await;
     assert_eq!(odd.status, 400);
     odd.assert_contains(&["Valid orders: since, -since"]);

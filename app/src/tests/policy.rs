@@ -19,7 +19,7 @@ async fn required_approvals_are_shown_as_text() {
         "When an applied step runs again",
         "When a noderole is removed",
         "When a deployment moves, or a node moves to one that is not above or below",
-        "When a jig is switched off",
+        "When a jig is turned off",
         "same as every change",
         "by bo",
         "href=\"/blueprints?from=39&amp;to=40\"",
@@ -27,7 +27,11 @@ async fn required_approvals_are_shown_as_text() {
         "gantry policy",
         "\"$GANTRY_SERVER/api/v1/policy\"",
     ]);
-    assert_eq!(page.body.matches("<b>2<").count(), 1, "what is destructive alone needs two");
+    assert_eq!(
+        page.body.matches("<b>2<").count(),
+        1,
+        "only destructive changes need two approvals"
+    );
 }
 
 #[tokio::test]
@@ -51,7 +55,7 @@ async fn policy_change_is_proposed_on_a_board() {
     ]);
     let done = post(&fake, "/call/propose_policy", "deployment=web").await;
     assert_eq!((done.status, done.location.as_deref()), (302, Some("/deployments/web?ask=policy")));
-    let reported = fake.0.lock().expect("no test died here").calls.clone();
+    let reported = fake.0.lock().expect("an unpoisoned lock").calls.clone();
     assert!(reported.contains(&"propose web".to_owned()), "{reported:?}");
 }
 

@@ -17,41 +17,26 @@ use engine::gate::{Policy, Risk};
 use engine::ids::Fqdn;
 use serde_json::json;
 
-use super::fake::{Fake, deployment_id, fqdn, node, noderole, role};
+use super::fake::{
+    Fake, changed_node, deployment_id, fqdn, node, noderole, noderole_difference, role,
+};
 use super::serve::get;
 
 /// The noderole `app` on node `n`, with changed dependencies.
 fn rewired(n: u128, edges: Vec<EdgeDifference>) -> NodeDifference {
     let content = |text: &str| Some(Hash::of_bytes(text.as_bytes()));
-    NodeDifference {
-        id: node(n),
-        fqdn: Fqdn::parse(&fqdn(n)).expect("a name"),
-        mark: Mark::Changed,
-        renamed: None,
-        phantom: None,
-        moved: None,
-        connection: None,
-        hints: Vec::new(),
-        noderoles: vec![NoderoleDifference {
-            id: noderole(n, "app"),
-            noderole: NoderoleKey::first(role("app")),
-            deployment: deployment_id(1),
-            mark: Mark::Changed,
-            content: true,
-            contents: Some(Sides { old: content("old"), new: content("new") }),
-            bound: None,
-            rerun: false,
-            reruns: None,
-            rank: Some(Sides { old: 3, new: 4 }),
-            rewired: true,
-            edges,
-            data: Vec::new(),
-        }],
-        unchanged: 1,
-    }
+    let changed = NoderoleDifference {
+        content: true,
+        contents: Some(Sides { old: content("old"), new: content("new") }),
+        rank: Some(Sides { old: 3, new: 4 }),
+        rewired: true,
+        edges,
+        ..noderole_difference(n, "app", Mark::Changed)
+    };
+    changed_node(n, vec![changed])
 }
 
-fn place(n: u128, name: &str) -> (engine::ids::NoderoleId, NamedNoderole) {
+fn named_noderole(n: u128, name: &str) -> (engine::ids::NoderoleId, NamedNoderole) {
     let place = NamedNoderole {
         noderole: NoderoleKey::first(role(name)),
         node: node(n),
@@ -74,10 +59,16 @@ fn shows(nodes: Vec<NodeDifference>) -> Fake {
             new: Some(json!(3600)),
             secret: false,
         };
-        let mut db = place(9, "db");
+        let mut db = named_noderole(9, "db");
         db.1.fqdn = phantom::fqdn(deployment_id(1));
-        world.review.noderoles =
-            [place(4, "db"), place(5, "db"), place(2, "dns"), place(3, "dns"), db].into();
+        world.review.noderoles = [
+            named_noderole(4, "db"),
+            named_noderole(5, "db"),
+            named_noderole(2, "dns"),
+            named_noderole(3, "dns"),
+            db,
+        ]
+        .into();
         world.review.contents = vec![ContentChange {
             old: content("old"),
             new: content("new"),
@@ -248,7 +239,7 @@ async fn version_change_shows_old_version_and_scripts() {
         assert!(row.contains("2 (a1b2c3d4)"));
         let (before, _) = page.body.split_once("1 (a1b2c3d4), from system").expect("the pin");
         let (_, mark) = before.rsplit_once("data-mark=\"").expect("a row");
-        assert!(mark.starts_with("changed"), "it is no new one: {mark}");
+        assert!(mark.starts_with("changed"), "the version is marked as changed: {mark}");
     }
 }
 

@@ -9,7 +9,7 @@ use api::runs::{RunState, StateCounts};
 use api::{Allowed, At, Problem};
 use engine::ids::{ActionName, BlueprintNumber, RunId};
 
-use super::fake::{Actor, Fake, NOW, World, deployment, fqdn, noderole, role};
+use super::fake::{Actor, Fake, NOW, World, deployment, deployment_id, fqdn, node, noderole, role};
 use super::serve::{get, post};
 
 /// A rollout of 1,000 steps in two waves. Three steps failed, one of them destructive.
@@ -18,8 +18,10 @@ pub fn progress(world: &World) -> BlueprintProgress {
         noderole: noderole(n, name),
         role: role(name),
         action: ActionName::run(),
+        node: node(n),
         fqdn: fqdn(n),
         deployment: deployment("web"),
+        deployment_id: deployment_id(1),
         destructive,
         error: Some("exit 1 in 20-realm.sh".into()),
         since: NOW,
@@ -54,10 +56,12 @@ pub fn progress(world: &World) -> BlueprintProgress {
         timeline: Timeline {
             nodes: vec![
                 TimelineNode {
+                    node: node(4),
                     fqdn: fqdn(4),
                     runs: vec![run(11, RunState::Failed, 0, Some(1_000))],
                 },
                 TimelineNode {
+                    node: node(1),
                     fqdn: fqdn(1),
                     runs: vec![
                         run(12, RunState::Succeeded, 0, Some(2_000)),
@@ -97,7 +101,7 @@ impl Fake {
 #[tokio::test]
 async fn rollout_shows_progress_waves_and_failures() {
     let fake = Fake::new(|_| {});
-    let number = fake.0.lock().expect("no test died here").targets.blueprints[0].number;
+    let number = fake.0.lock().expect("an unpoisoned lock").targets.blueprints[0].number;
     let page = get(&fake, &format!("/blueprints/{number}")).await;
     assert_eq!(page.status, 200);
     page.assert_contains(&[
@@ -127,7 +131,7 @@ async fn failed_steps_are_retried_without_scripts() {
         post(&fake, "/call/retry_failed", "blueprint=7&reason=fixed&destructive=true").await;
     assert_eq!(answer.status, 302);
     post(&fake, "/call/retry_failed", "blueprint=7&reason=fixed").await;
-    let reported = fake.0.lock().expect("no test died here").calls.clone();
+    let reported = fake.0.lock().expect("an unpoisoned lock").calls.clone();
     assert_eq!(reported, ["retry 7 fixed true", "retry 7 fixed false"]);
 }
 
@@ -160,8 +164,9 @@ async fn rollout_without_steps_is_reported() {
 #[tokio::test]
 async fn reader_without_permission_cannot_retry() {
     let fake = Fake::new(|world| {
-        let why = "You cannot retry these steps without the permission operator.";
-        world.progress = Some(BlueprintProgress { may_retry: Allowed::no(why), ..progress(world) });
+        let reason = "You cannot retry these steps without the permission operator.";
+        world.progress =
+            Some(BlueprintProgress { may_retry: Allowed::no(reason), ..progress(world) });
     });
     let page = get(&fake, "/blueprints/3").await;
     page.assert_contains(&["without the permission operator", "type=\"submit\" disabled"]);
@@ -188,8 +193,46 @@ async fn board_counts_states_and_filters_them() {
     ]);
     let filtered = get(&fake, "/deployments/web?state=not-active").await;
     filtered.assert_contains(&["Show all noderoles", "href=\"/deployments/web\""]);
-    let reported = fake.0.lock().expect("no test died here").calls.clone();
+    let reported = fake.0.lock().expect("an unpoisoned lock").calls.clone();
     assert!(reported.contains(&"board web, not active".to_owned()), "{reported:?}");
+}
+
+#[tokio::test]
+async fn board_marks_stale_and_unchecked_noderoles() {
+    let fake = Fake::new(|world| {
+        let roles = &mut world.board.groups[0].roles;
+        let store = roles.iter_mut().find(|role| role.role.as_str() == "store").expect("a role");
+        store.noderoles[0].stale = true;
+        (store.noderoles[1].stale, store.noderoles[1].unchecked) = (true, true);
+        store.omitted = StateCounts { active: 5, unchecked: 5, ..StateCounts::default() };
+        // A step that runs again is not counted as stale.
+        let app = roles.iter_mut().find(|role| role.role.as_str() == "app").expect("a role");
+        app.noderoles[1].stale = true;
+    });
+    let page = get(&fake, "/deployments/web").await;
+    page.assert_contains(&[
+        ": ACTIVE, stale\"",
+        ": ACTIVE, stale, unchecked\"",
+        ">, <!>stale<",
+        "7 active, 2 stale, 6 unchecked<",
+    ]);
+    let states = page.body.split("aria-label=\"Steps by state\"").nth(1).expect("the counts");
+    let states = states.split("</ul>").next().expect("the end");
+    for text in ["2 stale", "1 unchecked"] {
+        assert!(states.contains(text), "{text} is missing in {states}");
+    }
+    get(&Fake::new(|_| {}), "/deployments/web").await.assert_lacks(&[", stale", "unchecked<"]);
+}
+
+#[tokio::test]
+async fn lists_count_stale_and_unchecked_steps() {
+    let fake = Fake::new(|world| {
+        world.deployments[0].steps =
+            StateCounts { active: 9, stale: 2, unchecked: 1, ..StateCounts::default() };
+    });
+    let page = get(&fake, "/deployments").await;
+    page.assert_contains(&["2 stale<", "1 unchecked<"]);
+    get(&Fake::new(|_| {}), "/deployments").await.assert_lacks(&[" stale<", " unchecked<"]);
 }
 
 #[tokio::test]
@@ -212,7 +255,7 @@ async fn overview_shows_rollouts() {
         overview.rollouts =
             vec![Rollout { steps: StateCounts { error: 0, ..rollout.steps }, ..rollout }];
     });
-    let number = fake.0.lock().expect("no test died here").targets.blueprints[0].number;
+    let number = fake.0.lock().expect("an unpoisoned lock").targets.blueprints[0].number;
     let page = get(&fake, "/").await;
     page.assert_contains(&[
         "aria-label=\"Rollouts\"",

@@ -26,15 +26,15 @@ pub struct Page {
 
 impl Page {
     /// Fails unless the page contains all of these texts.
-    pub fn assert_contains(&self, wanted: &[&str]) {
-        let missing: Vec<_> = wanted.iter().filter(|text| !self.body.contains(**text)).collect();
+    pub fn assert_contains(&self, expected: &[&str]) {
+        let missing: Vec<_> = expected.iter().filter(|text| !self.body.contains(**text)).collect();
         assert!(missing.is_empty(), "missing {missing:?} in {} {}", self.status, self.body);
     }
 
     /// Fails if the page contains one of these texts.
     pub fn assert_lacks(&self, unwanted: &[&str]) {
         let found: Vec<_> = unwanted.iter().filter(|text| self.body.contains(**text)).collect();
-        assert!(found.is_empty(), "found {found:?} in {}", self.body);
+        assert!(found.is_empty(), "{found:?} must not be in {}", self.body);
     }
 }
 
@@ -47,7 +47,7 @@ pub fn router(fake: &Fake) -> Router {
     let request = RequestContext {
         control: Arc::new(fake.clone()),
         people: fake.clone(),
-        actor: fake.0.lock().expect("no test died here").signed_in.then_some(Actor),
+        actor: fake.0.lock().expect("an unpoisoned lock").signed_in.then_some(Actor),
         client: ClientInfo::default(),
         site: RelyingParty::of("http://localhost:7700").map_err(|_| Problem::internal()),
         session_cookie: SessionCookie { is_secure: false },

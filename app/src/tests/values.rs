@@ -28,9 +28,9 @@ async fn values_link_to_their_sources() {
     ]);
     let own = get(&fake, &format!("{NODEROLE}?own=true&filter=x&after=%2Fa")).await;
     own.assert_contains(&["type=\"hidden\" name=\"own\" value=\"true\"", ">First"]);
-    let asked = ValuesQuery { filter: "x".into(), after: Some("/a".into()), own: true };
-    let asked = format!("values {}", serde_json::to_string(&asked).expect("JSON"));
-    assert!(fake.0.lock().expect("no test died here").calls.contains(&asked));
+    let query = ValuesQuery { filter: "x".into(), after: Some("/a".into()), own: true };
+    let call = format!("values {}", serde_json::to_string(&query).expect("JSON"));
+    assert!(fake.0.lock().expect("an unpoisoned lock").calls.contains(&call));
     let nothing = get(&fake, "/noderoles/none/data").await;
     assert_eq!((nothing.status, nothing.body.matches("<h1").count()), (404, 1));
     nothing.assert_lacks(&["name=\"filter\""]);
@@ -91,9 +91,11 @@ async fn form_from_schema_shows_inherited_values() {
         world.noderole.attribs[0].path = "/app".into();
         world.noderole.attribs[0].schema = Some(schema);
         let EditableDraft::Yes(draft) = &mut world.noderole.may_edit else {
-            panic!("it may be edited")
+            panic!("the node role cannot be edited")
         };
-        draft.data = serde_json::json!({"app": {"peers": ["a", 7], "key": {"$secret": "app/key", "version": 2}}});
+        draft.data = serde_json::json!(
+            {"app": {"peers": ["a", 7], "key": {"$secret": "app/key", "version": 2}}}
+        );
         draft.defaults = serde_json::json!({"app": {"port": 8080, "mode": "safe"}});
     });
     let page = get(&fake, "/noderoles/00000000-0000-0000-0000-000000000001").await;

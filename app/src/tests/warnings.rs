@@ -13,14 +13,14 @@ use serde_json::json;
 use super::fake::{Fake, fqdn, node, proposed_board, role};
 use super::serve::get;
 
-fn deceiving(more: usize) -> HiddenCharacters {
+fn hidden_characters(more: usize) -> HiddenCharacters {
     let script = HiddenCharactersScript {
         barclamp: BarclampName::parse("tool").expect("a name"),
         role: role("saw"),
         file: "10-cut.sh".into(),
         hash: Hash::of_bytes(b"cut"),
         at: TextPosition { line: 3, column: 7 },
-        what: "The script has the character U+202E, which is invisible or misleading".into(),
+        description: "The script has the character U+202E, which is invisible or misleading".into(),
     };
     HiddenCharacters { scripts: vec![script], more }
 }
@@ -28,9 +28,9 @@ fn deceiving(more: usize) -> HiddenCharacters {
 #[tokio::test]
 async fn reviewers_are_warned_of_hidden_characters() {
     let fake = Fake::new(|world| {
-        world.review.hidden_characters = deceiving(0);
-        world.comparison.hidden_characters = deceiving(2);
-        world.catalog[0].hidden_characters = deceiving(0);
+        world.review.hidden_characters = hidden_characters(0);
+        world.comparison.hidden_characters = hidden_characters(2);
+        world.catalog[0].hidden_characters = hidden_characters(0);
     });
     let link = format!("href=\"/api/v1/scripts/{}\"", Hash::of_bytes(b"cut"));
     let line = "10-cut.sh:3:7";
@@ -99,7 +99,8 @@ async fn removed_deployment_is_compared_at_earlier_target() {
             Some("This is deployment web at blueprint 1, without step states.".into());
     });
     let page = get(&fake, "/blueprints?deployment=web&from=2&to=1").await;
-    let line = "Blueprint 3 removed deployment web. You can still compare earlier blueprints and open their graphs.";
+    let line = "Blueprint 3 removed deployment web. You can still compare earlier blueprints and \
+        open their graphs.";
     page.assert_contains(&[
         line,
         "Only blueprint 1 has deployment web. It does not exist in blueprint 2.",
@@ -138,7 +139,7 @@ async fn removed_deployment_is_compared_at_earlier_target() {
     assert_eq!(
         (never.status, never.body.matches(">Deployment nowhere does not exist.<").count()),
         (404, 1),
-        "said once"
+        "the missing deployment is reported once"
     );
 }
 
@@ -174,8 +175,8 @@ async fn large_change_is_paginated() {
     };
     let most = MAX_DOCUMENTS as u128;
     let first = get(&fake, "/reviews/128").await;
-    let here = format!("{MAX_DOCUMENTS} documents");
-    first.assert_contains(&[&next(most), &here, "Changes 1000"]);
+    let shown = format!("{MAX_DOCUMENTS} documents");
+    first.assert_contains(&[&next(most), &shown, "Changes 1000"]);
     first.assert_lacks(&[">First<"]);
     let second = get(&fake, &next(most)).await;
     second.assert_contains(&[&next(2 * most), ">First<"]);
@@ -185,12 +186,12 @@ async fn large_change_is_paginated() {
     let exactly = get(&large(most), "/reviews/128").await;
     assert!(
         first.body.len() < exactly.body.len() + 2_000,
-        "as large as with nothing behind the first page"
+        "further pages must not add to the size of the first page"
     );
     get(&Fake::new(|_| {}), "/reviews/128").await.assert_lacks(&["Pages of the changes"]);
     assert_eq!(
         get(&fake, &next(4_000)).await.status,
         400,
-        "no page begins behind what does not differ"
+        "a cursor beyond the last difference is invalid"
     );
 }

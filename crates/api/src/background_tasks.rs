@@ -95,7 +95,7 @@ pub struct BackgroundTasks {
 
 /// Lists the background tasks of all processes.
 pub fn list_call() -> Call {
-    Call::get("/background-tasks").command(["background-tasks"])
+    Call::get("/background-tasks").command(["background-task", "list"])
 }
 
 #[cfg(test)]

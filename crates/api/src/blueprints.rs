@@ -6,7 +6,8 @@ use engine::blueprint::text::{HashDescriptions, Names, PinDescription};
 use engine::blueprint::{Anchor, Difference, Impact};
 use engine::counting::{either, many};
 use engine::ids::{BlueprintNumber, DeploymentId, DeploymentName, ReviewId, RoleName};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::At;
 use crate::catalog::{ContentChange, HiddenCharacters, PinChange, PinnedVersion};
@@ -59,6 +60,8 @@ pub struct BlueprintSummary {
     pub title: String,
     /// The deployment that the proposal was on.
     pub deployment: Option<String>,
+    /// Id of the deployment.
+    pub deployment_id: Option<DeploymentId>,
     /// Authors of the proposal.
     pub authors: Vec<String>,
     /// People who approved it.
@@ -101,8 +104,16 @@ pub struct BlueprintView {
 #[serde(default, deny_unknown_fields)]
 pub struct BlueprintQuery {
     /// Maximum time to wait until the blueprint is converged or stuck, in seconds, up to 30.
+    #[serde(deserialize_with = "seconds")]
     #[cfg_attr(feature = "schema", schemars(range(max = 30)))]
     pub wait: u8,
+}
+
+/// The waiting time of a query, whose values are texts. The server checks the limit.
+fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u8, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let error = || D::Error::custom("it must be a whole number of seconds from 0 to 30");
+    text.parse().map_err(|_| error())
 }
 
 /// Kind of a blueprint.
@@ -145,7 +156,7 @@ pub struct Comparison {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployment: Option<DeploymentName>,
     /// Set if only one side has the deployment, or if the sides have different deployments of this
-    /// name.
+    /// name. For a review: the number of deployments that a moved deployment takes with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Differences between the two sides.
@@ -164,8 +175,8 @@ pub struct Comparison {
     /// Changed pins of barclamp versions, with the versions that apply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<PinChange>,
-    /// For a review: effective values of the noderoles of deployment roles whose data changes, at most
-    /// 200.
+    /// For a review: effective values of the noderoles of deployment roles whose data or template
+    /// changes, at most 200.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub role_values: Vec<RoleValueChange>,
     /// Number of further changed values of deployment roles.
@@ -217,9 +228,9 @@ impl Part {
     pub(crate) fn of(difference: Difference, skip: usize, most: usize) -> Self {
         let all = difference.documents().count();
         let difference = difference.part(skip, most);
-        let here = difference.documents().count();
-        let next = difference.documents().last().filter(|_| skip + here < all);
-        Self { difference, more: all - here, next }
+        let shown = difference.documents().count();
+        let next = difference.documents().last().filter(|_| skip + shown < all);
+        Self { difference, more: all - shown, next }
     }
 }
 
@@ -291,7 +302,8 @@ pub struct RoleValueChange {
     pub path: String,
     /// The value before the change, for noderoles that do not override it. Null if there was none.
     pub before: Option<EffectiveValue>,
-    /// The value after the change, for noderoles that do not override it. Null if it does not exist.
+    /// The value after the change, for noderoles that do not override it. Null if it does not
+    /// exist.
     pub after: Option<EffectiveValue>,
     /// Number of noderoles of the role, after the change.
     pub noderoles: usize,

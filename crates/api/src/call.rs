@@ -157,6 +157,11 @@ impl Call {
         format!("{ROOT}{path}")
     }
 
+    /// Path on the server, with the query.
+    pub fn url(&self) -> String {
+        format!("{ROOT}{}", self.path)
+    }
+
     pub fn query(&self) -> Vec<(&str, &str)> {
         let query = self.path.split_once('?').map(|(_, query)| query).unwrap_or_default();
         query.split('&').filter_map(|pair| pair.split_once('=')).collect()
@@ -169,6 +174,11 @@ impl Call {
     /// Whether the request has an `If-Match` header.
     pub fn has_version(&self) -> bool {
         self.on.is_some()
+    }
+
+    /// The `If-Match` header.
+    pub fn if_match(&self) -> Option<String> {
+        self.on.map(|version| format!("\"{version}\""))
     }
 
     /// Arguments of `gantry`. An operation without a command of its own uses `gantry api`, which

@@ -126,6 +126,8 @@ pub struct RoleVersion {
 pub struct RoleUse {
     /// Deployment name.
     pub deployment: DeploymentName,
+    /// Id of the deployment.
+    pub deployment_id: DeploymentId,
     /// Number of noderoles of the role in this deployment.
     pub noderoles: usize,
 }
@@ -171,7 +173,7 @@ pub struct RoleGraphQuery {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum RoleTie {
+pub enum RoleEdgeReason {
     /// The later role requires the earlier one.
     Requires,
     /// The later role reads an attribute of the earlier one.
@@ -201,7 +203,7 @@ pub struct RoleEdge {
     /// Index of the later role in `roles`.
     pub to: usize,
     /// Reason for the edge.
-    pub tie: RoleTie,
+    pub reason: RoleEdgeReason,
 }
 
 /// The dependency graph of the catalog's roles.
@@ -256,10 +258,9 @@ pub struct Findings {
     /// Things that the previous versions had and these lack, one line each.
     #[serde(default)]
     pub removed_parts: Vec<String>,
-    /// Warnings and notes with file, line and column, or null if the import is too old to have
-    /// them.
+    /// Warnings and notes with file, line and column.
     #[serde(default)]
-    pub findings: Option<Vec<String>>,
+    pub findings: Vec<String>,
     /// Number of lines left out of `removed_parts` and `findings`.
     #[serde(default)]
     pub omitted: usize,
@@ -576,7 +577,7 @@ pub struct HiddenCharactersScript {
     /// Position of the first hidden character.
     pub at: TextPosition,
     /// Description, for example `the script has the character U+202E, ...`.
-    pub what: String,
+    pub description: String,
 }
 
 /// A position in a file.
@@ -591,8 +592,9 @@ pub struct TextPosition {
 
 impl std::fmt::Display for HiddenCharactersScript {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { barclamp, role, file, at: TextPosition { line, column }, what, .. } = self;
-        write!(f, "{role} of {barclamp}, {file}:{line}:{column}: {what}")
+        let Self { barclamp, role, file, at: TextPosition { line, column }, description, .. } =
+            self;
+        write!(f, "{role} of {barclamp}, {file}:{line}:{column}: {description}")
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::listing::{Cursor, KeyKind, Limit, Order, Paged, Sort, paged, sort};
 use crate::runs::{RunLimit, RunSummary, StateCounts, StepState};
-use crate::values::Provenance;
+use crate::values::{Provenance, ValueLayer};
 use crate::{Allowed, At};
 
 /// A deployment in a list.
@@ -47,6 +47,8 @@ pub struct DeploymentDetails {
     pub summary: DeploymentSummary,
     /// Name of the parent. Null for *system*.
     pub parent: Option<DeploymentName>,
+    /// Id of the parent. Null for *system*.
+    pub parent_id: Option<DeploymentId>,
     /// Reason for the hold. Null if it is not on hold.
     pub on_hold: Option<String>,
     /// Priority, added to the priority of its steps.
@@ -216,14 +218,17 @@ pub struct NoderoleView {
     pub fqdn: String,
     /// The deployment that it is bound in.
     pub deployment: DeploymentName,
-    /// Id of the deployment, for live stream topics.
+    /// Id of the deployment.
     pub deployment_id: DeploymentId,
     /// State of the step.
     pub state: StepState,
+    /// Whether it is in ACTIVE and its input has changed since its last run.
+    #[serde(default)]
+    pub stale: bool,
     /// Time of the last change of the state.
     pub since: At,
     /// Reasons of the state, each with the action that changes it.
-    pub why: Vec<String>,
+    pub reasons: Vec<String>,
     /// Error message.
     pub error: Option<String>,
     /// Generation: the blueprint that last changed or re-ran it.
@@ -293,7 +298,7 @@ pub struct NoderoleCheck {
     /// Number of consecutive failures.
     pub failures: u32,
     /// Whether a failed check made the step run again, and the check has not passed since.
-    pub reran: bool,
+    pub caused_rerun: bool,
     /// The end of the output, with secrets masked.
     pub detail: String,
     /// Duration of the last check, in milliseconds.
@@ -390,8 +395,8 @@ impl From<EditableDraftJson> for EditableDraft {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DataLayer {
-    /// `role template`, `deployment role`, `user`, `system` or `output`.
-    pub source: String,
+    /// The layer.
+    pub source: ValueLayer,
     /// Values of the layer.
     pub value: Value,
 }
@@ -418,6 +423,8 @@ pub struct NoderoleRef {
     pub id: NoderoleId,
     /// The role.
     pub role: RoleName,
+    /// Id of the node.
+    pub node: NodeId,
     /// Name of the node.
     pub fqdn: String,
     /// State of the step.
@@ -447,6 +454,8 @@ pub struct StepsQuery {
     pub state: Option<StepState>,
     /// Only steps whose input has changed since their last run.
     pub stale: bool,
+    /// Only steps in ACTIVE whose check does not pass.
+    pub unchecked: bool,
     /// Only steps that no blueprint after this one changed or re-ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blueprint: Option<BlueprintNumber>,
@@ -486,12 +495,18 @@ pub struct StepSummary {
     pub fqdn: String,
     /// The deployment in which the noderole is bound.
     pub deployment: DeploymentName,
+    /// Id of the deployment.
+    pub deployment_id: DeploymentId,
     /// State of the step.
     pub state: StepState,
     /// Time of the last change of the state.
     pub since: At,
     /// Whether its input has changed since its last run.
     pub stale: bool,
+    /// Whether it is in ACTIVE and its check does not pass: the check failed, even if less often
+    /// than it takes to change the state, or has not run.
+    #[serde(default)]
+    pub unchecked: bool,
     /// Generation: the blueprint that last changed or re-ran it.
     pub generation: BlueprintNumber,
     /// Error message, if the step is in ERROR.

@@ -1,8 +1,8 @@
 //! Enumerations of the OpenAPI document for fields that are text in Rust.
 //!
-//! Most enumerations are Rust enums. A field is text if its values come from the database, or if the
-//! server rejects other values itself with a better message. The document still lists the values, so
-//! that generated clients have a type for them.
+//! Most enumerations are Rust enums. A field is text if its values come from the database, or if
+//! the server rejects other values itself with a better message. The document still lists the
+//! values, so that generated clients have a type for them.
 
 macro_rules! enumerations {
     ($($(#[doc = $about:literal])+ $name:ident: [$($value:literal),+ $(,)?],)+) => {

@@ -16,6 +16,7 @@ pub mod catalog;
 pub mod deployments;
 #[cfg(feature = "schema")]
 mod enumerations;
+mod join_phase;
 pub mod limits;
 pub mod listing;
 pub mod live;
@@ -38,4 +39,5 @@ pub mod workers;
 
 pub use allowed::Allowed;
 pub use at::{At, InvalidTime};
+pub use join_phase::JoinPhase;
 pub use problem::Problem;

@@ -192,8 +192,8 @@ pub struct Cursor(String);
 /// An invalid cursor for this list and order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "Invalid cursor {given:?} for the sort order {order}. Use the `next` value of the previous page \
-     with the same sort order"
+    "Invalid cursor {given:?} for the sort order {order}. Use the `next` value of the previous \
+     page with the same sort order"
 )]
 pub struct InvalidCursor {
     given: String,
@@ -284,7 +284,11 @@ macro_rules! paged {
 }
 
 macro_rules! sort {
-    ($(#[$about:meta])* $name:ident, $usual:expr, { $($(#[$each:meta])* $variant:ident $word:literal [$($kind:ident),+]),+ $(,)? }) => {
+    (
+        $(#[$about:meta])* $name:ident,
+        $usual:expr,
+        { $($(#[$each:meta])* $variant:ident $word:literal [$($kind:ident),+]),+ $(,)? }
+    ) => {
         $(#[$about])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum $name {
@@ -457,7 +461,7 @@ mod tests {
                 assert_eq!(
                     Cursor::after_row(order, &keys).keys(order).unwrap(),
                     keys,
-                    "{text:?} by {order}"
+                    "keys changed: {text:?} in order {order}"
                 );
             }
         }
@@ -476,7 +480,7 @@ mod tests {
         for from in every_order::<RunSort>() {
             let cursor = Cursor::after_row(from, &keys(from));
             for to in every_order::<RunSort>() {
-                assert_eq!(cursor.keys(to).is_ok(), from == to, "{cursor} by {to}");
+                assert_eq!(cursor.keys(to).is_ok(), from == to, "{cursor} in order {to}");
             }
         }
         for junk in ["", "x", "-5", "-queued", "-queued~-", "-queued~-1~-2", "-queued~-1.5"] {

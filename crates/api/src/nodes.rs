@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::JoinPhase;
 use crate::listing::{Cursor, KeyKind, Limit, Order, Paged, Sort, paged, sort};
 use crate::runs::{RunSummary, StateCounts, StepState};
 use crate::{Allowed, At};
@@ -25,10 +26,10 @@ pub struct NodeView {
     pub description: String,
     /// The deployment that the node belongs to.
     pub deployment: DeploymentName,
-    /// Id of the deployment, for live stream topics.
+    /// Id of the deployment.
     pub deployment_id: DeploymentId,
     /// Whether the node is in no blueprint.
-    pub record: bool,
+    pub record_only: bool,
     /// Health and maintenance.
     pub status: NodeStatus,
     /// Connection to the node.
@@ -80,9 +81,8 @@ pub struct NodeStatus {
     pub threshold: u32,
     /// The maintenance of the node, or null if steps may start on it.
     pub maintenance: Option<Maintenance>,
-    /// Phase of the node's join: `none`, `welcomed`, ... `confirmed`. Runs start only on confirmed
-    /// nodes.
-    pub joined: String,
+    /// Phase of the node's join. Runs start only on confirmed nodes.
+    pub joined: JoinPhase,
     /// Time when a worker last determined the running processes of the node.
     pub joined_since: Option<At>,
     /// Boot id, which changes with every boot.
@@ -244,7 +244,7 @@ pub struct NodeNoderole {
     pub role: RoleName,
     /// The deployment that it is bound in.
     pub deployment: DeploymentName,
-    /// Id of the deployment, for live stream topics.
+    /// Id of the deployment.
     pub deployment_id: DeploymentId,
     /// State of the step.
     pub state: StepState,
@@ -254,12 +254,26 @@ pub struct NodeNoderole {
     pub error: Option<String>,
 }
 
+/// Kind of the source of facts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum FactSource {
+    /// The node reported them with its token. Gantry does not verify them.
+    Node,
+    /// A run of a role on the node found them.
+    Role,
+}
+
 /// Facts about a node from one source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeFacts {
-    /// `node` for the node itself, or `role` and the name of a role.
-    pub source: String,
+    /// Kind of the source.
+    pub source: FactSource,
+    /// The role that found the facts, if the source is a role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<RoleName>,
     /// The facts, as JSON.
     pub facts: Value,
     /// Time of the facts.
@@ -372,17 +386,17 @@ impl NodeView {
         fn other<T: PartialEq>(new: Option<T>, now: Option<&T>) -> Option<T> {
             new.filter(|new| Some(new) != now)
         }
-        let way = change.connection.map(|way| NodeConnectionChange {
-            root: other(way.root, Some(&self.connection.root)),
-            addresses: other(way.addresses, ssh.map(|ssh| &ssh.addresses)),
-            port: other(way.port, ssh.map(|ssh| &ssh.port)),
-            user: other(way.user, ssh.map(|ssh| &ssh.user)),
-            key: other(way.key, ssh.map(|ssh| &ssh.key)),
-            key_version: other(way.key_version, ssh.map(|ssh| &ssh.key_version)),
-            host_key: other(way.host_key, ssh.map(|ssh| &ssh.host_key)),
+        let connection = change.connection.map(|connection| NodeConnectionChange {
+            root: other(connection.root, Some(&self.connection.root)),
+            addresses: other(connection.addresses, ssh.map(|ssh| &ssh.addresses)),
+            port: other(connection.port, ssh.map(|ssh| &ssh.port)),
+            user: other(connection.user, ssh.map(|ssh| &ssh.user)),
+            key: other(connection.key, ssh.map(|ssh| &ssh.key)),
+            key_version: other(connection.key_version, ssh.map(|ssh| &ssh.key_version)),
+            host_key: other(connection.host_key, ssh.map(|ssh| &ssh.host_key)),
         });
         NodeChange {
-            connection: way.filter(|way| !way.is_empty()),
+            connection: connection.filter(|connection| !connection.is_empty()),
             hints: other(change.hints, Some(&self.hints)),
             ..change
         }
@@ -393,9 +407,9 @@ impl NodeChange {
     /// The edits that propose the change of a node in a blueprint. The description and the hardware
     /// are in no document, so they are left out.
     pub fn edits(&self, node: NodeId) -> Vec<Edit> {
-        let way = self.connection.clone().filter(|way| !way.is_empty());
-        let connection =
-            way.map(|connection| Edit::SetConnection(edit::SetConnection { node, connection }));
+        let connection = self.connection.clone().filter(|connection| !connection.is_empty());
+        let connection = connection
+            .map(|connection| Edit::SetConnection(edit::SetConnection { node, connection }));
         let hints = self.hints.clone().map(|hints| Edit::SetHints(edit::SetHints { node, hints }));
         connection.into_iter().chain(hints).collect()
     }
@@ -422,18 +436,18 @@ pub enum NodeState {
     /// The node is in maintenance.
     Maintenance,
     /// The node is in no blueprint.
-    Record,
+    RecordOnly,
 }
 
 impl NodeState {
-    pub const EVERY: [Self; 4] = [Self::Alive, Self::Dead, Self::Maintenance, Self::Record];
+    pub const EVERY: [Self; 4] = [Self::Alive, Self::Dead, Self::Maintenance, Self::RecordOnly];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Alive => "alive",
             Self::Dead => "dead",
             Self::Maintenance => "maintenance",
-            Self::Record => "record",
+            Self::RecordOnly => "record_only",
         }
     }
 }
@@ -551,6 +565,8 @@ pub struct NodeSummary {
     pub fqdn: String,
     /// The deployment that it belongs to.
     pub deployment: DeploymentName,
+    /// Id of the deployment.
+    pub deployment_id: DeploymentId,
     /// Whether it is alive.
     pub alive: bool,
     /// Whether steps may start on it. False during maintenance.
@@ -560,12 +576,12 @@ pub struct NodeSummary {
     pub transport: String,
     /// Error of the last health check, if it failed.
     #[serde(default)]
-    pub unreached: Option<String>,
+    pub error: Option<String>,
     /// Its steps by state.
     pub steps: StateCounts,
     /// Whether it is in no blueprint, so that it can be removed without a review.
     #[serde(default)]
-    pub record: bool,
+    pub record_only: bool,
 }
 
 /// A page of the list of nodes.

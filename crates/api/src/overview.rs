@@ -1,7 +1,7 @@
 //! The overview page, the approval policy, and the progress of deployments.
 
 use engine::gate::Policy;
-use engine::ids::{BlueprintNumber, DeploymentName, PolicyNumber, ReviewId};
+use engine::ids::{BlueprintNumber, DeploymentId, DeploymentName, PolicyNumber, ReviewId};
 use serde::{Deserialize, Serialize};
 
 use crate::At;
@@ -79,7 +79,7 @@ pub struct FirstSteps {
     /// It was committed, or they committed another person's review.
     pub committed: bool,
     /// A run of it ended.
-    pub ran: bool,
+    pub run_ended: bool,
     /// A failed step of it was retried.
     pub retried: bool,
     /// The deployment that they edited last, or one to start with.
@@ -91,7 +91,12 @@ pub struct FirstSteps {
 impl FirstSteps {
     /// Whether all steps are done.
     pub fn is_complete(&self) -> bool {
-        self.edited && self.submitted && self.reviewed && self.committed && self.ran && self.retried
+        self.edited
+            && self.submitted
+            && self.reviewed
+            && self.committed
+            && self.run_ended
+            && self.retried
     }
 }
 
@@ -163,6 +168,8 @@ pub struct PolicyView {
 pub struct DeploymentProgress {
     /// Name of the deployment.
     pub deployment: DeploymentName,
+    /// Id of the deployment.
+    pub deployment_id: DeploymentId,
     /// Progress. A deployment without steps is converged.
     pub progress: Progress,
     /// Steps of the deployment, by state.

@@ -5,7 +5,7 @@
 //! always leads to the same list.
 
 use engine::anneal::PendingReason;
-use engine::ids::{ActionName, DeploymentName, NodeId, NoderoleId, RoleName, RunId};
+use engine::ids::{ActionName, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId};
 use serde::{Deserialize, Serialize};
 
 use crate::At;
@@ -92,6 +92,8 @@ pub struct PendingStep {
     pub fqdn: String,
     /// The deployment that it is bound in.
     pub deployment: DeploymentName,
+    /// Id of the deployment.
+    pub deployment_id: DeploymentId,
     /// State of the step.
     pub state: StepState,
     /// Time of the last change of the state.
@@ -120,11 +122,15 @@ pub enum Resolver {
     },
     /// A node.
     Node {
+        /// Id of the node.
+        node: NodeId,
         /// Name of the node.
         fqdn: String,
     },
     /// A deployment.
     Deployment {
+        /// Id of the deployment.
+        id: DeploymentId,
         /// Name of the deployment.
         name: DeploymentName,
     },

@@ -315,6 +315,8 @@ impl fmt::Debug for OneTimeLink {
 pub struct CreatedPerson {
     /// Id of the person.
     pub id: PersonId,
+    /// Name of the person.
+    pub name: String,
     /// The first sign-in link, or null for a service account.
     pub link: Option<OneTimeLink>,
 }
@@ -516,9 +518,9 @@ sort! {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct TokensQuery {
-    /// Id of the owner. Absent: your own tokens. Only admins can list the tokens of others.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub person: Option<PersonId>,
+    /// Name or id of the owner. Empty: your own tokens. Only admins can list the tokens of others.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub person: String,
     /// Only valid (`true`) or only invalid (`false`) tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub valid: Option<bool>,

@@ -40,6 +40,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("internal", "Internal error. The server's log has the cause."),
     ("invalid", "The input is invalid."),
     ("last_admin", "At least one admin must remain."),
+    ("leaves_hold", "The change moves a deployment out of a hold."),
     ("lint", "A lint check forbids the change."),
     ("may_not_confirm", "You can't confirm this access."),
     ("method_not_allowed", "The path does not support the method."),

@@ -2,7 +2,7 @@
 
 use crate::blueprints::Part;
 use engine::blueprint::EffectDifference;
-use engine::ids::{BlueprintNumber, DeploymentName, NodeId, ProposalId, ReviewId};
+use engine::ids::{BlueprintNumber, DeploymentId, DeploymentName, NodeId, ProposalId, ReviewId};
 use engine::plan::Refusal;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -75,6 +75,8 @@ pub struct ScopeView {
     /// The deployment. For a proposal on a node, the node's deployment when the proposal was
     /// opened.
     pub deployment: DeploymentName,
+    /// Id of the deployment.
+    pub deployment_id: DeploymentId,
     /// The node, if the scope is a single node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<ScopeNode>,
@@ -103,11 +105,12 @@ pub struct ClashView {
     /// Author of the later edit.
     pub later_by: String,
     /// The setting that both edits change.
-    // As JSON, because pages show only `about`, and reading the type would add 30 kB to their code.
+    // As JSON, because pages show only `subject`, and reading the type would add 30 kB to their
+    // code.
     #[cfg_attr(feature = "schema", schemars(with = "engine::plan::clash::ClashSubject"))]
     pub setting: Value,
     /// The setting as text, for example `/port of app`.
-    pub about: String,
+    pub subject: String,
 }
 
 /// An open proposal.
@@ -217,7 +220,7 @@ pub struct Replanned {
     /// Changes of the base, for example `web (blueprint 12)`.
     pub moved: Vec<String>,
     /// People whose verdicts on the earlier review no longer count.
-    pub dropped: Vec<String>,
+    pub voided_verdicts: Vec<String>,
     /// Whether both reviews have the same effect, each compared with its own base.
     pub same_effect: bool,
     /// Differences between the effects of the two reviews.

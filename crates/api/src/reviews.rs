@@ -89,7 +89,7 @@ impl ReviewStateFilter {
 #[serde(default, deny_unknown_fields)]
 pub struct ReviewsQuery {
     /// The reader's part in the review. Default: all reviews.
-    pub whose: ReviewFilter,
+    pub involvement: ReviewFilter,
     /// Outcome of the review. Default: open reviews.
     pub state: ReviewStateFilter,
     /// Name of the deployment. Empty matches all.
@@ -150,9 +150,14 @@ pub struct ReviewSummary {
     pub title: String,
     /// The deployment that the proposal is on.
     pub deployment: DeploymentName,
-    /// Name of the node, if the scope is a single node.
+    /// Id of the deployment.
+    pub deployment_id: DeploymentId,
+    /// Id of the node, if the scope is a single node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
+    pub node: Option<NodeId>,
+    /// Name of the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fqdn: Option<String>,
     /// Authors of the proposal.
     pub authors: Vec<String>,
     /// Time of submission.
@@ -217,9 +222,14 @@ pub struct ReviewView {
     pub title: String,
     /// The deployment that the proposal is on.
     pub deployment: DeploymentName,
-    /// Name of the node, if the scope is a single node.
+    /// Id of the deployment.
+    pub deployment_id: DeploymentId,
+    /// Id of the node, if the scope is a single node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
+    pub node: Option<NodeId>,
+    /// Name of the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fqdn: Option<String>,
     /// State of the review.
     pub state: ReviewState,
     /// Hash of the change.
@@ -267,7 +277,8 @@ pub struct ReviewView {
     /// Pins of barclamp versions that it adds or removes, with the versions that applied before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<PinChange>,
-    /// Effective values of the noderoles of deployment roles whose data changes, at most 200.
+    /// Effective values of the noderoles of deployment roles whose data or template changes. At
+    /// most 200.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub role_values: Vec<RoleValueChange>,
     /// Number of further changed values of deployment roles.
@@ -395,7 +406,7 @@ pub struct VerdictView {
     /// Whether it counts now.
     pub counts: bool,
     /// Whether it is your own.
-    pub yours: bool,
+    pub own: bool,
     /// Name of the passkey that signed it. Absent if it is not signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed: Option<String>,
@@ -426,7 +437,7 @@ pub struct ThreadView {
     /// The change that it is about.
     pub anchor: Anchor,
     /// The change as text, for example `app on n1, /app/port`.
-    pub about: String,
+    pub subject: String,
     /// Whether the review of this view still contains that change.
     pub current: bool,
     /// Comments, oldest first.
@@ -540,8 +551,8 @@ mod tests {
 
     #[test]
     fn filter_names_match_wire_format() {
-        for whose in ReviewFilter::EVERY {
-            assert_eq!(serde_json::to_value(whose).unwrap(), whose.as_str());
+        for involvement in ReviewFilter::EVERY {
+            assert_eq!(serde_json::to_value(involvement).unwrap(), involvement.as_str());
         }
         for state in ReviewStateFilter::EVERY {
             assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
@@ -590,7 +601,7 @@ mod page_tests {
             mark: Mark::Changed,
             renamed: None,
             phantom: None,
-            moved: Some((None, Some(id(1)))),
+            moved: Some(Sides { old: None, new: Some(id(1)) }),
             connection: None,
             hints: Vec::new(),
             noderoles: Vec::new(),
@@ -647,12 +658,12 @@ mod page_tests {
                 (Difference { unchanged: 9, ..Difference::default() }, None);
             loop {
                 let page = comparison().page(after.as_ref(), most).unwrap();
-                let here = page.difference.documents().count();
-                assert!((1..=most).contains(&here));
-                assert_eq!(page.more + here, 8, "the others are counted");
+                let shown = page.difference.documents().count();
+                assert!((1..=most).contains(&shown));
+                assert_eq!(page.more + shown, 8, "more counts the remaining differences");
                 assert!(
-                    page.names.deployments.len() <= here + 1,
-                    "named is what is there: {:?}",
+                    page.names.deployments.len() <= shown + 1,
+                    "the page must only name its own deployments: {:?}",
                     page.names
                 );
                 read.deployments.extend(page.difference.deployments);
@@ -662,7 +673,7 @@ mod page_tests {
                     break;
                 }
             }
-            assert_eq!(read, whole, "{most} at a time");
+            assert_eq!(read, whole, "pages of {most} differences differ from the whole list");
         }
         let end = comparison().page(whole.documents().last().as_ref(), 3).unwrap();
         assert_eq!((end.difference.is_empty(), end.next, end.more), (true, None, 8));
@@ -831,7 +842,7 @@ mod page_tests {
             after: None,
             blueprint: BlueprintNumber(2),
             moved: Vec::new(),
-            dropped: Vec::new(),
+            voided_verdicts: Vec::new(),
             same_effect: false,
             effect_changes: EffectDifference { before: whole.clone(), after: whole.clone() },
             more: 0,
@@ -873,6 +884,9 @@ pub struct ReviewedNoderole {
     pub values: Vec<ReviewedValue>,
     /// Number of values.
     pub all: usize,
+    /// Interval, timeout and effect of the role's check as text. Null if the role has none.
+    #[serde(default)]
+    pub check: Option<String>,
     /// Scripts of the role in the order in which they run, at most 20.
     pub scripts: Vec<ReviewedScript>,
     /// Number of further scripts.

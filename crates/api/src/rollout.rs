@@ -1,7 +1,7 @@
 //! The rollout of a blueprint: its progress by wave, its failed steps, and its runs by node.
 
 use engine::counting::{duration, either, grouped, many};
-use engine::ids::{ActionName, DeploymentName, NoderoleId, RoleName, RunId};
+use engine::ids::{ActionName, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId};
 use serde::{Deserialize, Serialize};
 
 use crate::blueprints::{BlueprintSummary, Progress};
@@ -98,10 +98,14 @@ pub struct FailedStep {
     /// The action of the step.
     #[serde(default = "ActionName::run", skip_serializing_if = "ActionName::is_run")]
     pub action: ActionName,
+    /// Id of the node.
+    pub node: NodeId,
     /// Full name of the node.
     pub fqdn: String,
     /// The deployment that the noderole is bound in.
     pub deployment: DeploymentName,
+    /// Id of the deployment.
+    pub deployment_id: DeploymentId,
     /// Whether the step destroys data.
     pub destructive: bool,
     /// Error message.
@@ -126,6 +130,8 @@ pub struct Timeline {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TimelineNode {
+    /// Id of the node.
+    pub node: NodeId,
     /// Full name of the node.
     pub fqdn: String,
     /// Its runs, oldest first.
@@ -208,6 +214,8 @@ pub struct RefusedRetry {
     pub noderole: NoderoleId,
     /// The role.
     pub role: RoleName,
+    /// Id of the node.
+    pub node: NodeId,
     /// Full name of the node.
     pub fqdn: String,
     /// The reason.
@@ -233,6 +241,7 @@ mod tests {
         let refused = RefusedRetry {
             noderole: NoderoleId(uuid::Uuid::nil()),
             role: RoleName::parse("app").expect("a name"),
+            node: NodeId(uuid::Uuid::nil()),
             fqdn: "n1.demo".into(),
             reason: "It was removed.".into(),
         };

@@ -1,10 +1,12 @@
 //! Runs and the states of steps.
 
 use engine::ids::{
-    ActionName, BlueprintNumber, DeploymentName, NoderoleId, ReviewId, RoleName, RunId,
+    ActionName, BlueprintNumber, DeploymentId, DeploymentName, NodeId, NoderoleId, ReviewId,
+    RoleName, RunId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::listing::{Cursor, KeyKind, Limit, Order, Paged, Sort, paged, sort};
 use crate::values::Provenance;
@@ -115,6 +117,12 @@ impl StateCounts {
             StepState::Error => self.error += 1,
         }
     }
+
+    /// The numbers of stale and unchecked steps in words, such as `2 stale`. Zeros are left out.
+    pub fn marks(&self) -> impl Iterator<Item = String> + use<> {
+        let all = [(self.stale, "stale"), (self.unchecked, "unchecked")];
+        all.into_iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}"))
+    }
 }
 
 sort! {
@@ -192,10 +200,14 @@ pub struct RunSummary {
     /// The action of the step: `run`, or `remove` for a noderole that is removed.
     #[serde(default = "ActionName::run", skip_serializing_if = "ActionName::is_run")]
     pub action: ActionName,
+    /// Id of the node.
+    pub node: NodeId,
     /// Name of the node.
     pub fqdn: String,
     /// The deployment that the noderole is bound in.
     pub deployment: DeploymentName,
+    /// Id of the deployment.
+    pub deployment_id: DeploymentId,
     /// State of the run.
     pub state: RunState,
     /// Reason of a re-run.
@@ -204,6 +216,8 @@ pub struct RunSummary {
     pub blueprint: BlueprintNumber,
     /// The worker that executes or executed it.
     pub worker: Option<String>,
+    /// Id of the worker.
+    pub worker_id: Option<Uuid>,
     /// Time when it was queued.
     pub queued: At,
     /// Time when a worker leased it.

@@ -52,7 +52,7 @@ pub struct SecondFactor {
     /// Number of passkeys that are not revoked.
     pub passkeys: u32,
     /// Whether the policy in force requires a second factor of everyone.
-    pub demanded: bool,
+    pub required: bool,
     /// Whether this session must present a factor, or set up the first one, before anything else.
     pub needed: bool,
 }
@@ -97,16 +97,16 @@ pub struct FactorOptions {
 /// The secret of an authenticator app, during its setup.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct TotpMade {
+pub struct TotpSetup {
     /// The secret in base32, to enter manually.
     pub secret: String,
     /// The secret as an `otpauth://` URI for authenticator apps.
     pub uri: String,
 }
 
-impl fmt::Debug for TotpMade {
+impl fmt::Debug for TotpSetup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TotpMade(…)")
+        f.write_str("TotpSetup(…)")
     }
 }
 
@@ -115,7 +115,7 @@ pub struct SecondFactorPage {
     pub person: String,
     pub state: SecondFactor,
     /// The authenticator app that this session is setting up.
-    pub set_up: Option<TotpMade>,
+    pub set_up: Option<TotpSetup>,
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Values with their sources: the current values of a noderole and the input of a run.
 
-use engine::ids::{BlueprintNumber, DeploymentId, NoderoleId, ProposalId, RunId};
+use engine::ids::{BlueprintNumber, DeploymentId, DeploymentName, NoderoleId, ProposalId, RunId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -26,6 +26,39 @@ pub struct ValuesQuery {
     pub own: bool,
 }
 
+/// The layer that sets a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ValueLayer {
+    /// The template of the role.
+    Template,
+    /// A profile.
+    Profile,
+    /// The deployment's data for the role.
+    DeploymentRole,
+    /// Data that Gantry sets itself.
+    System,
+    /// The additions of the last successful run.
+    Output,
+    /// Data of the noderole.
+    User,
+}
+
+impl ValueLayer {
+    /// The name for people.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Template => "role template",
+            Self::Profile => "profile",
+            Self::DeploymentRole => "deployment role",
+            Self::System => "system",
+            Self::Output => "output",
+            Self::User => "user",
+        }
+    }
+}
+
 /// A value with its source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -34,8 +67,8 @@ pub struct ValueView {
     pub path: String,
     /// The value as text, with secrets masked, at most 500 characters.
     pub value: String,
-    /// `template`, `profile`, `deployment_role`, `system`, `output` or `user`.
-    pub layer: String,
+    /// The layer that sets the value.
+    pub layer: ValueLayer,
     /// Description of the layer and its owner.
     pub source: String,
     /// The noderole that the value belongs to, or null if it no longer exists.
@@ -84,8 +117,10 @@ pub struct ValuesView {
     pub name: String,
     /// Id of the noderole.
     pub noderole: NoderoleId,
-    /// Id of the deployment, for live stream topics.
-    pub deployment: DeploymentId,
+    /// The deployment that the noderole is bound in.
+    pub deployment: DeploymentName,
+    /// Id of the deployment.
+    pub deployment_id: DeploymentId,
     /// The run whose input is listed, or null for the current values.
     pub run: Option<RunId>,
     /// The values.

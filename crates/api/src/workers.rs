@@ -4,57 +4,12 @@ use engine::ids::RunId;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::JoinPhase;
 use crate::listing::{Cursor, KeyKind, Limit, Order, Paged, Sort, paged, sort};
 use crate::{Allowed, At};
 
 /// Maximum number of runs listed per worker.
 pub const MAX_RUNS: usize = 20;
-
-/// Phase of a worker's join.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Phase {
-    /// The worker has left or never joined.
-    None,
-    /// The worker is registered.
-    Welcomed,
-    /// The worker is being integrated.
-    Integrated,
-    /// The worker is about to be confirmed.
-    Finalized,
-    /// The worker's capacity counts while its lease is valid.
-    Confirmed,
-    /// The worker was rejected.
-    Nack,
-}
-
-impl Phase {
-    pub const ALL: [Self; 6] = [
-        Self::None,
-        Self::Welcomed,
-        Self::Integrated,
-        Self::Finalized,
-        Self::Confirmed,
-        Self::Nack,
-    ];
-
-    /// The name on the wire and in the database.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Welcomed => "welcomed",
-            Self::Integrated => "integrated",
-            Self::Finalized => "finalized",
-            Self::Confirmed => "confirmed",
-            Self::Nack => "nack",
-        }
-    }
-
-    pub fn from_name(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|phase| phase.as_str() == word)
-    }
-}
 
 /// Filters of the list of workers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,9 +19,12 @@ pub struct WorkersQuery {
     /// Only workers that are alive (`true`) or only those that are not (`false`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alive: Option<bool>,
+    /// Only workers that are draining or drained (`true`) or only those that are not (`false`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub draining: Option<bool>,
     /// Phase of the join.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub phase: Option<Phase>,
+    pub phase: Option<JoinPhase>,
     /// Part of the name. Empty matches all.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub filter: String,
@@ -103,7 +61,7 @@ pub struct WorkerView {
     /// Unique name.
     pub name: String,
     /// Phase of the join.
-    pub phase: Phase,
+    pub phase: JoinPhase,
     /// Whether the lease is valid, so the last heartbeat came in time.
     pub alive: bool,
     /// Number of runs that it executes at once.
@@ -155,17 +113,4 @@ sort! {
 
 paged! {
     WorkerPage: workers of WorkerView,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn phase_names_match_wire_format() {
-        for phase in Phase::ALL {
-            assert_eq!(serde_json::to_value(phase).unwrap(), phase.as_str());
-            assert_eq!(Phase::from_name(phase.as_str()), Some(phase));
-        }
-    }
 }

@@ -60,9 +60,14 @@ impl Authenticator {
     }
 
     fn client_data(kind: &str, origin: &str, options: &Value) -> Vec<u8> {
-        json!({ "type": kind, "challenge": options["challenge"], "origin": origin, "crossOrigin": false })
-            .to_string()
-            .into_bytes()
+        json!(
+            {
+                "type": kind, "challenge": options["challenge"], "origin": origin,
+                "crossOrigin": false
+            }
+        )
+        .to_string()
+        .into_bytes()
     }
 
     /// Responds to `navigator.credentials.create` with these options.
@@ -80,7 +85,8 @@ impl Authenticator {
         attestation.extend(auth_data);
         let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         json!({
-            "id": encode(&self.id), "rawId": encode(&self.id), "type": "public-key", "clientExtensionResults": {},
+            "id": encode(&self.id), "rawId": encode(&self.id), "type": "public-key",
+            "clientExtensionResults": {},
             "response": {
                 "clientDataJSON": encode(&Self::client_data("webauthn.create", origin, options)),
                 "attestationObject": encode(&attestation), "transports": ["internal"],
@@ -101,7 +107,8 @@ impl Authenticator {
         let signature = self.key.sign(&SystemRandom::new(), &message).unwrap();
         let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         json!({
-            "id": encode(&self.id), "rawId": encode(&self.id), "type": "public-key", "clientExtensionResults": {},
+            "id": encode(&self.id), "rawId": encode(&self.id), "type": "public-key",
+            "clientExtensionResults": {},
             "response": {
                 "clientDataJSON": encode(&client_data), "authenticatorData": encode(&auth_data),
                 "signature": encode(signature.as_ref()), "userHandle": null,

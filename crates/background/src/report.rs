@@ -156,7 +156,7 @@ mod tests {
                 .fetch_one(database.owner())
                 .await
                 .expect("a count");
-            assert_eq!(left, 0, "its own rows and the expired one are deleted");
+            assert_eq!(left, 0, "its own rows and the expired row are deleted");
         }
     }
 

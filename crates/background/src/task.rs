@@ -67,15 +67,15 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// `why` must not contain a secret.
-    pub fn new(what: &str, why: impl Display) -> Self {
-        Self { text: format!("{what}: {why}"), cause: None }
+    /// `reason` must not contain a secret.
+    pub fn new(task: &str, reason: impl Display) -> Self {
+        Self { text: format!("{task}: {reason}"), cause: None }
     }
 
     /// The cause may be an error of the database, which can quote values.
-    pub fn logged(what: &str, cause: impl Display) -> Self {
+    pub fn logged(task: &str, cause: impl Display) -> Self {
         Self {
-            text: format!("{what}. The log of the process has the error."),
+            text: format!("{task}: internal error. Read the log of this process for the cause."),
             cause: Some(cause.to_string()),
         }
     }

@@ -30,7 +30,11 @@ pub struct Arguments {
     passkeys: bool,
     /// Confirm the passkey of a person with this fingerprint, so that it counts for signed
     /// verdicts; creates no link
-    #[arg(long, value_name = "FINGERPRINT", conflicts_with_all = ["minutes", "reset_second_factor", "passkeys"])]
+    #[arg(
+        long,
+        value_name = "FINGERPRINT",
+        conflicts_with_all = ["minutes", "reset_second_factor", "passkeys"]
+    )]
     confirm_passkey: Option<String>,
     /// Print JSON
     #[arg(long)]

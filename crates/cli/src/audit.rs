@@ -14,9 +14,10 @@ use std::str::FromStr;
 use anyhow::{Context as _, Result, anyhow, bail};
 use control::audit::checkpoints::{SigningKey, VerifyingKey};
 use engine::Hash;
-use engine::audit::Broken;
+use engine::audit::ChainDefect;
 use engine::audit::checkpoint::Checkpoint;
 use engine::audit::export::{Check, Verification};
+use engine::counting::many;
 
 use crate::unread::{ended, is_read_error};
 
@@ -66,8 +67,8 @@ impl FromStr for Expected {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |reason: String| {
             format!(
-                "{reason}. A link is SEQ:HASH, as `gantry audit chain` prints it. SEQ is at least 1, \
-                 and HASH has 64 hexadecimal digits"
+                "{reason}. A link is SEQ:HASH, as `gantry audit chain` prints it. SEQ is at least \
+                 1, and HASH has 64 hexadecimal digits"
             )
         };
         let (seq, hash) =
@@ -87,10 +88,10 @@ impl FromStr for Expected {
 
 /// Creates a key pair. Fails if either file exists.
 pub fn keygen(keygen: &Keygen) -> ExitCode {
-    ended(made(&keygen.file))
+    ended(create_key_pair(&keygen.file))
 }
 
-fn made(path: &Path) -> Result<()> {
+fn create_key_pair(path: &Path) -> Result<()> {
     let private = SigningKey::generate()?;
     let public = SigningKey::read(&private)?.public();
     let public_path = PathBuf::from(format!("{}.pub", path.display()));
@@ -109,9 +110,14 @@ fn made(path: &Path) -> Result<()> {
 
 pub fn run(verify: &Verify) -> ExitCode {
     match verified(verify) {
-        Err(error) if matches!(error.downcast_ref::<Broken>(), Some(Broken::NotCovered { .. })) => {
+        Err(error)
+            if matches!(
+                error.downcast_ref::<ChainDefect>(),
+                Some(ChainDefect::NotCovered { .. })
+            ) =>
+        {
             eprintln!("gantry: {error:#}");
-            ExitCode::from(client::CALLED_WRONGLY)
+            ExitCode::from(client::EXIT_USAGE)
         }
         done => ended(done),
     }
@@ -213,15 +219,18 @@ fn summary(proof: &Verification, expected: usize) -> String {
     let mut text = format!("Entries {} to {} match their seals.\n", chain.first, chain.last);
     if proof.whole {
         text.push_str(&format!(
-            "{} blueprints have the approvals that their policies require. {} runs match their \
-             blueprints.\n{} reviews, {} verdicts, {} policies and {} documents match the audit \
-             log.\n",
+            "Blueprints with the approvals that their policies require: {}. Runs that match their \
+             blueprints: {}.\n{}, {}, {} and {} match the audit log.\n",
             totals.blueprints,
             totals.runs,
-            totals.reviews,
-            totals.verdicts,
-            totals.policies,
-            totals.objects
+            many(totals.reviews, "review"),
+            many(totals.verdicts, "verdict"),
+            if totals.policies == 1 {
+                "1 policy".to_owned()
+            } else {
+                format!("{} policies", totals.policies)
+            },
+            many(totals.objects, "document")
         ));
     } else {
         text.push_str(&format!(

@@ -45,13 +45,13 @@ fn check(folder: &Path, since: Option<&Path>, json: bool) -> Result<()> {
         // A client that asked for JSON reads only standard output.
         Err(ReadError { place, error }) => {
             if json {
-                tell(&Err(Findings(vec![to_finding(place, &error)])), &[])?;
+                print_report(&Err(Findings(vec![to_finding(place, &error)])), &[])?;
             }
             return Err(error);
         }
     };
     if json {
-        tell(&read, &removed_parts)?;
+        print_report(&read, &removed_parts)?;
     } else {
         print(&read);
         removed_parts.iter().for_each(|line| println!("{line}"));
@@ -95,7 +95,7 @@ fn reject_changed_versions(previous: &Catalog, import: Import) -> Result<Read, a
     findings.0.extend(
         conflicts
             .into_iter()
-            .map(|(file, what)| to_finding(Path::new(&file), &anyhow::anyhow!(what))),
+            .map(|(file, message)| to_finding(Path::new(&file), &anyhow::anyhow!(message))),
     );
     Ok(Err(findings))
 }
@@ -106,12 +106,12 @@ fn to_finding(place: &Path, error: &anyhow::Error) -> Finding {
         file: place.display().to_string(),
         line: At::START.line,
         column: At::START.column,
-        what: format!("{error:#}"),
+        message: format!("{error:#}"),
         suggestion: None,
     }
 }
 
-fn tell(read: &Read, removed_parts: &[String]) -> Result<()> {
+fn print_report(read: &Read, removed_parts: &[String]) -> Result<()> {
     println!("{}", serde_json::to_string_pretty(&report(read, removed_parts))?);
     Ok(())
 }
@@ -159,7 +159,12 @@ fn report(read: &Read, removed_parts: &[String]) -> serde_json::Value {
             "barclamps": imported.len(),
             "roles": count(|b| b.roles.len()),
             "jigs": count(|b| b.barclamp.jigs.len()),
-            "attributes": count(|b| b.barclamp.attribs.len() + b.roles.iter().map(|role| role.attribs.len()).sum::<usize>()),
+            "attributes": count(
+                |b| b.barclamp.attribs.len() + b.roles
+                    .iter()
+                    .map(|role| role.attribs.len())
+                    .sum::<usize>()
+            ),
         },
         "findings": findings,
         "removed_parts": removed_parts,

@@ -224,12 +224,12 @@ impl Setting {
             Command::new("gantry").no_binary_name(true).arg(arg).try_get_matches_from([""; 0]);
         let Err(error) = read else { return Ok(()) };
         let quoted_value = if self.secret { String::new() } else { format!("{value:?}: ") };
-        bail!("{quoted_value}{}", why(&error))
+        bail!("{quoted_value}{}", reason(&error))
     }
 }
 
 /// The reason of an error, without clap's text about the command line.
-fn why(error: &clap::Error) -> String {
+fn reason(error: &clap::Error) -> String {
     if let Some(source) = error.source() {
         return source.to_string();
     }
@@ -332,10 +332,10 @@ pub fn run(arguments: &Arguments, file: &File, command: &Command) -> Result<()> 
         (_, true) => {
             let path = file.path().map(|path| path.to_string_lossy().into_owned());
             serde_json::to_string_pretty(
-                &serde_json::json!({"file": path, "settings": here(file, command)}),
+                &serde_json::json!({"file": path, "settings": current_settings(file, command)}),
             )? + "\n"
         }
-        _ => table(file, &here(file, command)),
+        _ => table(file, &current_settings(file, command)),
     };
     match std::io::stdout().write_all(text.as_bytes()) {
         // A closed pipe is not an error: the reader has enough.
@@ -346,7 +346,7 @@ pub fn run(arguments: &Arguments, file: &File, command: &Command) -> Result<()> 
     }
 }
 
-fn here(file: &File, command: &Command) -> Vec<CurrentSetting> {
+fn current_settings(file: &File, command: &Command) -> Vec<CurrentSetting> {
     let environment =
         |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     settings(command).into_iter().map(|setting| current(setting, file, environment)).collect()
@@ -414,14 +414,14 @@ mod tests {
 
     fn worker(file: &File, words: &[&str]) -> clap::ArgMatches {
         let line = ["gantry", "worker"].iter().chain(words);
-        let matches = file.below(command()).try_get_matches_from(line).expect("it is right");
+        let matches = file.below(command()).try_get_matches_from(line).expect("valid settings");
         matches.subcommand_matches("worker").expect("a worker").clone()
     }
 
     #[test]
     fn file_overrides_defaults_but_not_options() {
         let file = file("worker_capacity = 3\ndatabase_url = 'postgres://a'\nlog_json = true\n")
-            .expect("it is right");
+            .expect("valid settings");
         let capacity =
             |words: &[&str]| *worker(&file, words).get_one::<u32>("capacity").expect("a number");
         assert_eq!((capacity(&[]), capacity(&["--capacity", "7"])), (3, 7));
@@ -429,7 +429,10 @@ mod tests {
             worker(&file, &[]).get_one::<String>("database_url").map(String::as_str),
             Some("postgres://a")
         );
-        assert!(worker(&file, &[]).get_flag("log_json"), "global ones, too");
+        assert!(
+            worker(&file, &[]).get_flag("log_json"),
+            "global options are read from the file, too"
+        );
     }
 
     #[test]
@@ -440,7 +443,7 @@ mod tests {
         assert!(message("listen = [1]").contains("listen must be a string"));
         assert!(
             message("config = 'x'").contains("unknown setting"),
-            "a file can't name another file"
+            "a file cannot name another configuration file"
         );
         assert!(message("log = 'x'\nlisten = ").contains("line 2"));
         let unquoted = message("\ndatabase_url = postgres://gantry:hunter22@db/gantry\n");
@@ -469,7 +472,7 @@ mod tests {
             "0",
         ]);
         assert!(
-            line.expect_err("a worker that never works")
+            line.expect_err("a worker without capacity")
                 .to_string()
                 .contains("'--capacity <CAPACITY>'")
         );
@@ -489,14 +492,14 @@ mod tests {
 
     #[test]
     fn packaged_files_are_valid() {
-        file(include_str!("../../../packaging/gantry.toml")).expect("settings that there are");
-        file(include_str!("../../../packaging/worker.toml")).expect("settings that there are");
+        file(include_str!("../../../packaging/gantry.toml")).expect("known settings");
+        file(include_str!("../../../packaging/worker.toml")).expect("known settings");
     }
 
     #[test]
     fn secret_values_are_not_printed() {
         let file = file("database_url = 'postgres://gantry:hunter22@db'\nlisten = '[::1]:80'")
-            .expect("it is right");
+            .expect("valid settings");
         let all: Vec<CurrentSetting> = settings(&command())
             .into_iter()
             .map(|setting| current(setting, &file, |_| None))
@@ -511,7 +514,7 @@ mod tests {
         let help = file
             .below(command())
             .try_get_matches_from(["gantry", "worker", "--help"])
-            .expect_err("help");
+            .expect_err("the help text");
         assert!(!help.to_string().contains("hunter22"), "{help}");
     }
 
@@ -529,8 +532,7 @@ mod tests {
         let page = include_str!("../../../docs/configuration.md");
         assert!(
             page.contains(&markdown(&command())),
-            "docs/configuration.md has another table: insert the output of `gantry config \
-             --markdown`"
+            "docs/configuration.md is outdated: insert the output of `gantry config --markdown`"
         );
     }
 }

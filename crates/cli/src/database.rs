@@ -69,7 +69,7 @@ pub async fn open(url: &str, role: Role) -> Result<Store> {
     let (store, options) = create_store(url, role)?;
     match check_schema(&store, &options, role).await {
         Ok(()) => Ok(store),
-        Err(OpenError::Temporary(why) | OpenError::Permanent(why)) => Err(why),
+        Err(OpenError::Temporary(error) | OpenError::Permanent(error)) => Err(error),
     }
 }
 
@@ -79,8 +79,10 @@ pub async fn open_with_retry(url: &str, role: Role) -> Result<Store> {
     loop {
         match check_schema(&store, &options, role).await {
             Ok(()) => return Ok(store),
-            Err(OpenError::Permanent(why)) => return Err(why),
-            Err(OpenError::Temporary(why)) => tracing::warn!("waiting for the database: {why:#}"),
+            Err(OpenError::Permanent(error)) => return Err(error),
+            Err(OpenError::Temporary(error)) => {
+                tracing::warn!("waiting for the database: {error:#}")
+            }
         }
         tokio::time::sleep(RETRY_INTERVAL).await;
     }
@@ -132,29 +134,29 @@ async fn check_schema(
             purpose.as_str()
         )));
     }
-    let unfit = |why: &str| Err(OpenError::Permanent(anyhow!("{why}")));
+    let unusable = |reason: &str| Err(OpenError::Permanent(anyhow!("{reason}")));
     match migrations::schema_status(store.pool())
         .await
         .map_err(|error| OpenError::Permanent(error.into()))?
     {
         SchemaStatus::Current => fits(store, name, owns_tables, role).await,
-        SchemaStatus::Empty => unfit(
+        SchemaStatus::Empty => unusable(
             "The database has no tables of Gantry that this role can read. Run `gantry migrate` as \
              the database's owner. Then connect as the role that it grants rights to (by default \
              gantry_server or gantry_worker).",
         ),
-        SchemaStatus::Unsupported => unfit(
+        SchemaStatus::Unsupported => unusable(
             "The database has the tables of a Gantry before 0.1, which cannot be upgraded. Run \
              `gantry migrate` on a new, empty database.",
         ),
-        SchemaStatus::Behind => unfit(
+        SchemaStatus::Behind => unusable(
             "The database has the tables of an older Gantry. Run `gantry migrate` of this version \
              as the owner.",
         ),
         SchemaStatus::Ahead => {
-            unfit("The database has the tables of a newer Gantry. Use that version.")
+            unusable("The database has the tables of a newer Gantry. Use that version.")
         }
-        SchemaStatus::GuardsDiffer => unfit(
+        SchemaStatus::GuardsDiffer => unusable(
             "The guards of the database are not those of this Gantry version. Run `gantry migrate` \
              of the version that you want to use.",
         ),
@@ -176,7 +178,7 @@ pub fn reach(store: &Store, local: bool) -> Policy {
 
 /// Rejects a role that belongs to another program.
 async fn fits(store: &Store, name: &str, owns_tables: bool, role: Role) -> Result<(), OpenError> {
-    let wrong = |why: String| Err(OpenError::Permanent(anyhow!("{why}")));
+    let wrong = |reason: String| Err(OpenError::Permanent(anyhow!("{reason}")));
     let Role::Program(purpose) = role else {
         return match owns_tables {
             true => Ok(()),
@@ -236,8 +238,8 @@ fn explained(error: sqlx::Error, options: &PgConnectOptions) -> OpenError {
             )
         }
         "3D000" => format!(
-            "Database {database} does not exist {location} (`gantry migrate --print-setup` prints the \
-             SQL that creates one)"
+            "Database {database} does not exist {location} (`gantry migrate --print-setup` prints \
+             the SQL that creates one)"
         ),
         "42501" => {
             format!(
@@ -252,8 +254,8 @@ fn explained(error: sqlx::Error, options: &PgConnectOptions) -> OpenError {
         _ => format!("The database {location} does not answer"),
     };
     let is_permanent = ["28", "3D", "42"].iter().any(|class| code.starts_with(class));
-    let why = anyhow::Error::new(error).context(message);
-    if is_permanent { OpenError::Permanent(why) } else { OpenError::Temporary(why) }
+    let error = anyhow::Error::new(error).context(message);
+    if is_permanent { OpenError::Permanent(error) } else { OpenError::Temporary(error) }
 }
 
 #[cfg(test)]
@@ -277,11 +279,11 @@ mod tests {
         assert!(!error.contains("geheim"), "{error}");
         let socket_options =
             address("postgres://a@localhost/d?host=/srv/gantry/socket", "DATABASE_URL").unwrap();
-        let (OpenError::Temporary(why) | OpenError::Permanent(why)) =
+        let (OpenError::Temporary(error) | OpenError::Permanent(error)) =
             explained(sqlx::Error::PoolTimedOut, &socket_options);
         assert!(
-            why.to_string().contains("in the folder /srv/gantry/socket does not answer"),
-            "{why}"
+            error.to_string().contains("in the folder /srv/gantry/socket does not answer"),
+            "{error}"
         );
         assert_eq!(
             address("postgresql://shop@db/x", "DATABASE_URL").unwrap().get_username(),

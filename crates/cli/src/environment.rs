@@ -71,7 +71,8 @@ fn warnings_of(names: impl Iterator<Item = OsString>, command: &Command) -> Vec<
         let suggestion =
             suggestion.map(|variable| format!(" (did you mean {variable}?)")).unwrap_or_default();
         format!(
-            "unknown setting {display:?} in the environment{suggestion}. List all with `gantry config`"
+            "unknown setting {display:?} in the environment{suggestion}. List all with `gantry \
+             config`"
         )
     };
     let summary = (omitted > 0)

@@ -34,7 +34,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
             "converge",
             "execution",
             "workers",
-            "background-tasks",
+            "background-task",
         ],
     ),
     ("Catalog", &["barclamp", "role", "catalog"]),
@@ -82,7 +82,7 @@ mod tests {
         expected.sort_unstable();
         assert_eq!(grouped, expected);
         let help = program.clone().render_help().to_string();
-        for line in ["Changes:\n", "  review            Read, approve", "  -o, --output <FORMAT>"] {
+        for line in ["Changes:\n", "  review           Read, approve", "  -o, --output <FORMAT>"] {
             assert!(help.contains(line), "{line}: {help}");
         }
     }

@@ -51,8 +51,8 @@ enum Command {
     Up(up::Arguments),
     /// Start a server
     Server(serve::Arguments),
-    /// Start a worker
-    Worker(work::Arguments),
+    /// Start a worker, or drain one
+    Worker(work::Worker),
     /// Create or update the database's tables
     Migrate(migrate::Arguments),
     /// Add the first admin or restore an admin's access: prints a one-time sign-in link
@@ -79,13 +79,13 @@ impl Command {
         match self {
             Self::Up(_)
             | Self::Server(_)
-            | Self::Worker(_)
+            | Self::Worker(work::Worker { command: None, .. })
             | Self::Migrate(_)
             | Self::Admin(_)
             | Self::Verify(_)
             | Self::Testbed(_)
             | Self::Config(_) => true,
-            Self::Audit(_) | Self::Catalog(_) | Self::Client(_) => false,
+            Self::Worker(_) | Self::Audit(_) | Self::Catalog(_) | Self::Client(_) => false,
         }
     }
 }
@@ -101,20 +101,23 @@ fn main() -> ExitCode {
         Ok(file) => file,
         Err(error) => {
             eprintln!("gantry: {error:#}");
-            return ExitCode::from(client::CALLED_WRONGLY);
+            return ExitCode::from(client::EXIT_USAGE);
         }
     };
     let matches = match file.below(command()).try_get_matches_from(&args) {
         Ok(matches) => matches,
-        Err(error) => return client::usage_error(&error, &args),
+        Err(error) => return client::usage_error(error, &args),
     };
     if let Err(error) = client::check_options(&matches, &mut command()) {
-        return client::usage_error(&error, &args);
+        return client::usage_error(error, &args);
     }
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // The client needs no log and no runtime.
     match &arguments.command {
         Command::Client(client_command) => return client::run(client_command, &matches, command()),
+        Command::Worker(work::Worker { command: Some(client_command), .. }) => {
+            return client::run_worker_command(client_command, &matches);
+        }
         Command::Audit(audit::Command::Server(client_command)) => {
             return client::run_audit(client_command, &matches);
         }
@@ -126,14 +129,14 @@ fn main() -> ExitCode {
         Command::Config(_) => {
             if let Err(error) = configuration::check_environment(&command()) {
                 eprintln!("gantry: {error:#}");
-                return ExitCode::from(client::CALLED_WRONGLY);
+                return ExitCode::from(client::EXIT_USAGE);
             }
         }
         _ => {}
     }
     if let Err(error) = logging::start(&arguments.log, arguments.log_json) {
         eprintln!("gantry: {error}");
-        return ExitCode::from(client::CALLED_WRONGLY);
+        return ExitCode::from(client::EXIT_USAGE);
     }
     if arguments.command.uses_settings() {
         for warning in environment::warnings(&command()) {
@@ -151,7 +154,7 @@ fn main() -> ExitCode {
         match arguments.command {
             Command::Up(arguments) => up::run(arguments, file.path()).await,
             Command::Server(arguments) => serve::run(arguments).await,
-            Command::Worker(arguments) => work::run(arguments).await,
+            Command::Worker(worker) => work::run(worker.process).await,
             Command::Migrate(arguments) => migrate::run(arguments).await,
             Command::Admin(arguments) => admin::run(arguments).await,
             Command::Verify(arguments) => verify::run(arguments).await,
@@ -165,7 +168,7 @@ fn main() -> ExitCode {
         Err(error) => {
             eprintln!("gantry: {}", report(&error));
             match error.is::<database::NoUrl>() {
-                true => ExitCode::from(client::CALLED_WRONGLY),
+                true => ExitCode::from(client::EXIT_USAGE),
                 false => ExitCode::FAILURE,
             }
         }

@@ -47,7 +47,12 @@ pub struct Arguments {
     #[arg(long, env = "GANTRY_SITE")]
     site: Option<PathBuf>,
     /// Bearer token for /metrics; without it only this machine has access
-    #[arg(long, env = "GANTRY_METRICS_TOKEN", hide_env_values = true, value_parser = MetricsTokenParser)]
+    #[arg(
+        long,
+        env = "GANTRY_METRICS_TOKEN",
+        hide_env_values = true,
+        value_parser = MetricsTokenParser
+    )]
     metrics_token: Option<MetricsToken>,
     /// Trusted reverse proxies (X-Forwarded-For): addresses and networks, separated by commas
     #[arg(long, env = "GANTRY_TRUSTED_PROXIES", default_value = TrustedProxies::LOOPBACK)]

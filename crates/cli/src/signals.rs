@@ -2,8 +2,8 @@
 //!
 //! SIGHUP has two meanings. A terminal sends it when it closes: then the process stops in order. A
 //! service manager or a person sends it to reload the configuration: then it is ignored. Nothing is
-//! reloaded, because the programs of an installation share settings, and a process that follows only
-//! some of them would be harder to understand than a restart. A restart loses no run.
+//! reloaded, because the programs of an installation share settings, and a process that follows
+//! only some of them would be harder to understand than a restart. A restart loses no run.
 
 use std::future::{Future, poll_fn};
 use std::task::Poll;

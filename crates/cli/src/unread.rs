@@ -7,7 +7,7 @@ use std::process::ExitCode;
 pub fn ended(result: anyhow::Result<()>) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
     eprintln!("gantry: {error:#}");
-    ExitCode::from(if is_read_error(&error) { client::CALLED_WRONGLY } else { client::NOT_SO })
+    ExitCode::from(if is_read_error(&error) { client::EXIT_USAGE } else { client::EXIT_NEGATIVE })
 }
 
 /// Whether the error means that a file could not be read. Invalid UTF-8 is not such an error: the

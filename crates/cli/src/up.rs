@@ -3,8 +3,8 @@
 //! This process is the server and the supervisor. Its child processes are the private PostgreSQL
 //! (unless `DATABASE_URL` names another one) and one worker. If either dies, it is restarted while
 //! the rest continues. The worker has the other end of a pipe to this process. So it stops even if
-//! this process is killed, and PostgreSQL stops after it. The demo's services then run until the next
-//! start adopts them.
+//! this process is killed, and PostgreSQL stops after it. The demo's services then run until the
+//! next start adopts them.
 //!
 //! A stop has this order: the server rejects new requests, the worker lets its runs end, the demo
 //! nodes' services end, database connections close, PostgreSQL stops. The demo's nodes then appear
@@ -46,7 +46,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Data folder [default: /var/lib/gantry for root, else ~/.local/share/gantry]
+    /// Data folder [default: /var/lib/gantry for root, otherwise ~/.local/share/gantry]
     #[arg(long, env = "GANTRY_DATA")]
     data: Option<PathBuf>,
     /// Address and port to listen on; port 0 selects a free port [default: 127.0.0.1:7780; `gantry
@@ -61,7 +61,12 @@ pub struct Arguments {
     #[arg(long, env = "GANTRY_SITE")]
     site: Option<PathBuf>,
     /// Bearer token for /metrics; without it only this machine has access
-    #[arg(long, env = "GANTRY_METRICS_TOKEN", hide_env_values = true, value_parser = serve::MetricsTokenParser)]
+    #[arg(
+        long,
+        env = "GANTRY_METRICS_TOKEN",
+        hide_env_values = true,
+        value_parser = serve::MetricsTokenParser
+    )]
     metrics_token: Option<server::MetricsToken>,
     /// Trusted reverse proxies (X-Forwarded-For): addresses and networks, separated by commas
     #[arg(long, env = "GANTRY_TRUSTED_PROXIES", default_value = server::TrustedProxies::LOOPBACK)]
@@ -84,9 +89,14 @@ pub struct Arguments {
     /// `gantry worker`: none]
     #[arg(long, env = "GANTRY_SECRETS")]
     secrets: Option<PathBuf>,
-    /// Seconds that runs have to end after a stop request. After that, runs over SSH continue for the
-    /// next worker, and others are ended
-    #[arg(long, env = work::STOP_GRACE_VARIABLE, default_value = "10", value_parser = work::stop_grace)]
+    /// Seconds that runs have to end after a stop request. After that, runs over SSH continue for
+    /// the next worker, and others are ended
+    #[arg(
+        long,
+        env = work::STOP_GRACE_VARIABLE,
+        default_value = "10",
+        value_parser = work::stop_grace
+    )]
     stop_grace: Duration,
     /// Folder with the PostgreSQL binaries for the private database [default: from PATH or
     /// /usr/lib/postgresql]
@@ -235,7 +245,8 @@ async fn run_with_stores(
             current_nodes.into_iter().filter(|node| !nodes.contains(node)).collect::<Vec<_>>(),
         ),
         Ok(Err(error)) => {
-            tracing::warn!(%error, "services of nodes that were added since the start may still run")
+            tracing::warn!(%error, "services of nodes that were added since the start may still \
+                run")
         }
         Err(_) => {
             tracing::warn!(
@@ -305,11 +316,11 @@ async fn supervise(
     mut stop: StopRequest,
     server: &tokio::task::JoinHandle<Result<()>>,
 ) -> Result<()> {
-    let mut look = tokio::time::interval(CHECK_INTERVAL);
+    let mut interval = tokio::time::interval(CHECK_INTERVAL);
     loop {
         // Stop requests also count while PostgreSQL restarts.
         let check = async {
-            look.tick().await;
+            interval.tick().await;
             database.supervise().await;
         };
         tokio::select! {
@@ -317,7 +328,10 @@ async fn supervise(
             () = check => {}
         }
         if server.is_finished() {
-            bail!("The server stopped unexpectedly. Its log has the reason.");
+            bail!(
+                "The server stopped unexpectedly: the last lines of its log have the reason. Start \
+                 Gantry again."
+            );
         }
         worker.supervise();
     }
@@ -463,19 +477,19 @@ fn spawn_worker(settings: &WorkerSettings) -> Result<Child> {
 /// Binds the requested address or fails, because bookmarks and proxies rely on it. Only the default
 /// address may be replaced by a free port.
 async fn listen(requested: Option<SocketAddr>) -> Result<TcpListener> {
-    let wanted = requested.unwrap_or(serve::DEFAULT);
-    match TcpListener::bind(wanted).await {
+    let address = requested.unwrap_or(serve::DEFAULT);
+    match TcpListener::bind(address).await {
         Ok(listener) => Ok(listener),
         Err(error) if requested.is_none() && error.kind() == std::io::ErrorKind::AddrInUse => {
             tracing::info!(
-                port = wanted.port(),
+                port = address.port(),
                 "the default port is in use, so a free port is \
                 used"
             );
-            TcpListener::bind(SocketAddr::new(wanted.ip(), 0)).await.context("No port is free")
+            TcpListener::bind(SocketAddr::new(address.ip(), 0)).await.context("No port is free")
         }
         Err(error) => Err(error).with_context(|| {
-            format!("Cannot listen on {wanted} (choose another address with --listen)")
+            format!("Cannot listen on {address} (choose another address with --listen)")
         }),
     }
 }
@@ -635,11 +649,13 @@ fn print_ready(
             .iter()
             .map(|link| json!({"person": link.name, "role": link.role, "url": link.url}))
             .collect();
-        let without_link: Vec<_> =
-            without_link.iter().map(|(name, why)| json!({"person": name, "why": why})).collect();
+        let without_link: Vec<_> = without_link
+            .iter()
+            .map(|(name, reason)| json!({"person": name, "reason": reason}))
+            .collect();
         let mut ready = json!({"event": "ready", "address": address, "sign_in": sign_in});
         if !without_link.is_empty() {
-            ready["kept_out"] = json!(without_link);
+            ready["without_link"] = json!(without_link);
         }
         if let Some(command) = add_admin_command {
             ready["adds_admin"] = json!(command);
@@ -660,12 +676,13 @@ fn print_ready(
     for SignIn { name, role, url, .. } in &let_in {
         println!("  {name:<4} {role:<9} {url}");
     }
-    for (name, why) in &without_link {
-        println!("No link for {name}: {why}");
+    for (name, reason) in &without_link {
+        println!("No link for {name}: {reason}");
     }
     if let Some(command) = add_admin_command.filter(|_| is_public) {
         println!(
-            "Other machines can reach this address, so no sign-in links are printed (--demo prints them)."
+            "Other machines can reach this address, so no sign-in links are printed (--demo prints \
+             them)."
         );
         println!("This command adds an admin and prints a sign-in link:\n  {command}");
     }
@@ -717,13 +734,12 @@ mod tests {
         );
         drop(other);
         assert_eq!(
-            listen(Some(taken)).await.expect("it is free").local_addr().expect("an address"),
+            listen(Some(taken)).await.expect("a free port").local_addr().expect("an address"),
             taken
         );
         // Ensure that the default port is taken, by this test or by another program.
         let _usual = TcpListener::bind(serve::DEFAULT).await;
-        let moved =
-            listen(None).await.expect("some port is free").local_addr().expect("an address");
+        let moved = listen(None).await.expect("a free port").local_addr().expect("an address");
         assert_eq!(moved.ip(), serve::DEFAULT.ip());
         assert_ne!(moved.port(), serve::DEFAULT.port());
     }

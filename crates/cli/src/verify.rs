@@ -39,7 +39,11 @@ pub async fn run(arguments: Arguments) -> Result<()> {
 }
 
 fn report(verified: &Verified) -> serde_json::Value {
-    let discrepancy = |d: &store::blueprints::Discrepancy| serde_json::json!({"what": d.what, "meant": d.meant, "found": d.found});
+    let discrepancy = |d: &store::blueprints::Discrepancy| {
+        serde_json::json!(
+            {"row": d.row, "expected": d.expected, "found": d.found}
+        )
+    };
     serde_json::json!({
         "target": verified.target,
         "steps": verified.steps,
@@ -49,12 +53,12 @@ fn report(verified: &Verified) -> serde_json::Value {
 
 fn print(verified: &Verified) {
     for found in &verified.discrepancies {
-        println!("{}", found.what);
+        println!("{}", found.row);
         let say = |label: &str, value: &Option<serde_json::Value>| match value {
             Some(value) => println!("  {label} {value}"),
             None => println!("  {label} nothing"),
         };
-        say("meant", &found.meant);
+        say("expected", &found.expected);
         say("found", &found.found);
     }
     if verified.discrepancies.is_empty() {

@@ -11,11 +11,21 @@ use crate::{database, home, serve, signals};
 pub const STOP_GRACE_VARIABLE: &str = "GANTRY_WORKER_STOP_GRACE";
 
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Worker {
+    /// Without a command, a worker starts.
+    #[command(subcommand)]
+    pub command: Option<client::WorkerCommand>,
+    #[command(flatten)]
+    pub process: Arguments,
+}
+
+#[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Database URL with this program's role: gantry_worker
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     database_url: Option<String>,
-    /// Folder for this worker only [default: /var/lib/gantry/worker for root, else
+    /// Folder for this worker only [default: /var/lib/gantry/worker for root, otherwise
     /// ~/.local/share/gantry/worker]
     #[arg(long, env = "GANTRY_WORKER_FOLDER")]
     folder: Option<PathBuf>,
@@ -23,7 +33,12 @@ pub struct Arguments {
     #[arg(long, env = "GANTRY_WORKER_NAME", default_value = "worker")]
     name: String,
     /// Maximum number of simultaneous runs, at least 1
-    #[arg(long, env = "GANTRY_WORKER_CAPACITY", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long,
+        env = "GANTRY_WORKER_CAPACITY",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     capacity: u32,
     /// Folder with the secrets of runs and connections [default: secrets in the data folder;
     /// `gantry worker`: none]
@@ -40,10 +55,15 @@ pub struct Arguments {
     #[arg(long, env = "GANTRY_WORKER_SWEEP", default_value = "5", value_parser = interval)]
     sweep: Duration,
     /// Health check interval, in seconds
-    #[arg(long, env = "GANTRY_WORKER_HEALTH_CHECK_INTERVAL", default_value = "10", value_parser = interval)]
+    #[arg(
+        long,
+        env = "GANTRY_WORKER_HEALTH_CHECK_INTERVAL",
+        default_value = "10",
+        value_parser = interval
+    )]
     health_check_interval: Duration,
-    /// Seconds that runs have to end after a stop request. After that, runs over SSH continue for the
-    /// next worker, and others are ended
+    /// Seconds that runs have to end after a stop request. After that, runs over SSH continue for
+    /// the next worker, and others are ended
     #[arg(long, env = STOP_GRACE_VARIABLE, default_value = "10", value_parser = stop_grace)]
     stop_grace: Duration,
     /// Allow nodes on Gantry's own hosts, for example at loopback addresses. Use the same value for

@@ -1,6 +1,6 @@
 //! The commands `gantry audit verify` and `gantry keygen`: output and exit codes.
 
-#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -88,11 +88,11 @@ fn expected_link_finds_cut_and_recomputed_chains() {
     );
     let cut = world.export(2);
     let (code, text) = world.gantry(&["verify", &cut]);
-    assert_eq!(code, 0, "it holds by itself: {text}");
+    assert_eq!(code, 0, "a shortened export is valid without an expected link: {text}");
     let (code, text) = world.gantry(&["verify", &cut, "--expect", &newest]);
     assert!(code == 1 && text.contains("Entries 3 to 5 are missing"), "{text}");
     let zero = format!("0:{}", world.chain.hash);
-    for (wrong, why) in [
+    for (wrong, reason) in [
         ("5", "the colon is missing"),
         (zero.as_str(), "there is no entry 0"),
         ("x:y", "\"x\" is not an entry number: invalid digit"),
@@ -100,7 +100,7 @@ fn expected_link_finds_cut_and_recomputed_chains() {
     ] {
         let (code, text) = world.gantry(&["verify", &cut, "--expect", wrong]);
         assert!(
-            code == 2 && text.contains(why) && text.contains("A link is SEQ:HASH"),
+            code == 2 && text.contains(reason) && text.contains("A link is SEQ:HASH"),
             "{wrong}: {text}"
         );
     }
@@ -114,7 +114,7 @@ fn checkpoints_are_verified_with_their_key() {
     let (code, text) = world.gantry(&["keygen", key]);
     assert_eq!(code, 0, "{text}");
     assert_eq!(fs::metadata(key).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(world.gantry(&["keygen", key]).0, 2, "no key is overwritten");
+    assert_eq!(world.gantry(&["keygen", key]).0, 2, "an existing key is not overwritten");
     let public = format!("{key}.pub");
 
     let signing = SigningKey::read(&fs::read_to_string(key).unwrap()).unwrap();

@@ -2,7 +2,7 @@
 //! possibly with warnings. 1: it can't, or it is empty. 2: wrong usage, or it can't be read (with
 //! `--json`, reported as JSON too).
 
-#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -90,7 +90,10 @@ fn warnings_are_reported_and_pass() {
     let output = check(odd.path(), &[]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert!(
-        out(&output).contains("demo.yml:10:5: warning: Unknown key of role \"app\": \"require\". Did you mean \"requires\"?"),
+        out(&output).contains(
+            "demo.yml:10:5: warning: Unknown key of role \"app\": \"require\". \
+            Did you mean \"requires\"?"
+        ),
         "{}",
         out(&output)
     );
@@ -113,7 +116,7 @@ fn errors_are_reported_with_position_and_fail() {
     let head = "barclamp: {name: demo, version: 1}\n";
     let latin1 =
         [head.as_bytes(), b"roles:\n  - {name: app, jig: noop, description: f\xfcr}\n"].concat();
-    for (what, bytes, text) in [
+    for (case, bytes, text) in [
         ("broken", format!("{head}roles: [").into_bytes(), "Invalid YAML"),
         ("bomb", format!("{head}{bomb}").into_bytes(), "With its aliases expanded"),
         ("deep", format!("{head}{}", deep(100)).into_bytes(), "nested deeper"),
@@ -123,20 +126,20 @@ fn errors_are_reported_with_position_and_fail() {
     ] {
         let bad = folder(&[("demo.yml", &bytes), ("good/good.yml", GOOD.as_bytes())]);
         let output = check(bad.path(), &[]);
-        assert_eq!(output.status.code(), Some(1), "{what}");
+        assert_eq!(output.status.code(), Some(1), "{case}");
         assert!(
             out(&output).contains("demo.yml:") && out(&output).contains(text),
-            "{what}: {}",
+            "{case}: {}",
             out(&output)
         );
-        assert!(err(&output).contains("cannot be imported"), "{what}: {}", err(&output));
+        assert!(err(&output).contains("cannot be imported"), "{case}: {}", err(&output));
         let output = check(bad.path(), &["--json"]);
         let json = json_of(&output);
-        assert_eq!(output.status.code(), Some(1), "{what}");
-        assert!(severities(&json).contains(&"error"), "{what}: {json}");
+        assert_eq!(output.status.code(), Some(1), "{case}");
+        assert!(severities(&json).contains(&"error"), "{case}: {json}");
         assert_eq!(
             json["counts"]["barclamps"], 0,
-            "{what}: with errors nothing is imported, so nothing counts"
+            "{case}: nothing is imported if there are errors"
         );
     }
 }
@@ -173,7 +176,7 @@ fn missing_catalog_is_reported() {
         );
         let finding = &json["findings"][0];
         assert_eq!(finding["file"], path.display().to_string());
-        assert!(finding["what"].as_str().unwrap().contains(text), "{json}");
+        assert!(finding["message"].as_str().unwrap().contains(text), "{json}");
         assert!(err(&output).contains(text), "{}", err(&output));
     }
     let good = folder(&[("demo.yml", GOOD.as_bytes())]);
@@ -197,18 +200,18 @@ fn unreadable_folder_is_reported_as_json() {
     if fs::read_dir(&inner).is_ok() {
         command.gid(NOBODY).uid(NOBODY);
     }
-    let asked = command.output();
+    let result = command.output();
     fs::set_permissions(&inner, fs::Permissions::from_mode(0o700)).unwrap();
-    let output = match asked {
+    let output = match result {
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            eprintln!("skipped: this is root, and nobody else may start what was built here");
+            eprintln!("skipped: needs a regular user, and only root can start this program");
             return;
         }
-        asked => asked.unwrap(),
+        result => result.unwrap(),
     };
     assert_eq!((output.status.code(), severities(&json_of(&output))), (Some(2), vec!["error"]));
     assert!(
-        json_of(&output)["findings"][0]["what"].as_str().unwrap().contains("inner"),
+        json_of(&output)["findings"][0]["message"].as_str().unwrap().contains("inner"),
         "{}",
         json_of(&output)
     );
@@ -281,7 +284,7 @@ fn changed_content_of_known_version_fails() {
         "{json}"
     );
     let last = json["findings"].as_array().unwrap().last().unwrap();
-    assert!(last["what"].as_str().unwrap().contains("give it a new version"), "{json}");
+    assert!(last["message"].as_str().unwrap().contains("give it a new version"), "{json}");
     assert_eq!(last["file"], "demo.yml");
     let same = check(before.path(), &["--since", before.path().to_str().unwrap()]);
     assert_eq!(same.status.code(), Some(0), "{}", err(&same));
@@ -327,9 +330,9 @@ fn counted_by_its_readme(corpus: &Path) -> BTreeMap<String, u64> {
 /// corpus and its README don't change.
 #[test]
 fn corpus_imports_with_known_counts() {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
+    let default_folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
     let corpus =
-        std::env::var_os("GANTRY_CORPUS").map_or(beside, PathBuf::from).join("opencrowbar");
+        std::env::var_os("GANTRY_CORPUS").map_or(default_folder, PathBuf::from).join("opencrowbar");
     let Ok(entries) = fs::read_dir(&corpus) else {
         eprintln!("skipped: no corpus at {} (set GANTRY_CORPUS)", corpus.display());
         return;
@@ -353,12 +356,17 @@ fn corpus_imports_with_known_counts() {
     assert_eq!(
         roles,
         counted_by_its_readme(&corpus),
-        "roles, here and in the README of {}",
+        "the number of imported roles differs from the README of {}",
         corpus.display()
     );
     let counted = |barclamps, roles, jigs, attributes, warnings, notes| {
         json!({
-            "counts": {"barclamps": barclamps, "roles": roles, "jigs": jigs, "attributes": attributes},
+            "counts": {
+                "barclamps": barclamps,
+                "roles": roles,
+                "jigs": jigs,
+                "attributes": attributes
+            },
             "findings": {"error": 0, "warning": warnings, "note": notes},
         })
     };

@@ -1,7 +1,7 @@
 //! The client commands, each run as a program against a server of its own.
 
 #![cfg(unix)]
-#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -186,7 +186,9 @@ impl Installation {
     /// Approves as bo and commits as ada. Returns the target.
     fn committed(&self, review: &str, more: &[&str]) -> String {
         self.gantry(&["review", "approve", review, "--context", "bo"]).ok();
-        self.gantry(&[&["review", "commit", review, "--json"][..], more].concat()).json()["blueprint"]
+        self.gantry(
+            &[&["review", "commit", review, "--json"][..], more].concat()
+        ).json()["blueprint"]
             .to_string()
     }
 
@@ -251,8 +253,8 @@ impl CommandOutput {
 
     /// Checks the exit code and the output of a failed command.
     #[track_caller]
-    fn no(self, code: i32, says: &str) -> Self {
-        assert!(self.code == code && self.err.contains(says), "{code}, {says:?}: {self:?}");
+    fn no(self, code: i32, message: &str) -> Self {
+        assert!(self.code == code && self.err.contains(message), "{code}, {message:?}: {self:?}");
         self
     }
 }
@@ -265,10 +267,10 @@ fn only(mode: &Path) -> u32 {
 async fn contexts_are_private_and_hide_secrets() {
     let installation = Installation::new().await;
     assert_eq!(only(&installation.contexts()), 0o600);
-    let kept = std::fs::read_to_string(installation.contexts()).unwrap();
+    let contexts = std::fs::read_to_string(installation.contexts()).unwrap();
     let cookies: Vec<&str> =
-        kept.split('"').filter(|text| text.starts_with("gantry_session=")).collect();
-    assert_eq!(cookies.len(), 2, "one for each");
+        contexts.split('"').filter(|text| text.starts_with("gantry_session=")).collect();
+    assert_eq!(cookies.len(), 2, "each context has its own cookie");
     for words in [
         &["context", "list"][..],
         &["context", "list", "--json"],
@@ -660,7 +662,9 @@ async fn sent_back_proposal_shows_reason_and_shift() {
     };
     let first = submit();
     installation.gantry(&["node", "edit", "n3", "--root", "/srv/elsewhere/n3"]).ok();
-    let moved = "  Changed since: the record of node n3.house.example.com.\n  n3.house.example.com: It has changed, so the proposal would now change it differently than submitted.\n";
+    let moved = "  Changed since: the record of node n3.house.example.com.\n  \
+        n3.house.example.com: It has changed, so the proposal would now change it differently than \
+        submitted.\n";
     let review = installation.gantry(&["review", "show", &first]).ok();
     assert!(
         review.contains("state: sent back (")
@@ -713,12 +717,13 @@ async fn file_becomes_one_proposal_for_review() {
     assert_eq!(
         installation.gantry(&["proposal", "list", "--json"]).json()["proposals"],
         json!([]),
-        "diff opens nothing"
+        "gantry diff leaves no open proposal"
     );
 
     assert!(apply(&[]).ok().contains("adds 2, removes 0"));
     assert!(apply(&[]).ok().contains("Deployment web: nothing to change."));
-    assert_eq!(installation.gantry(&["diff", "-f", &file]).ok(), "");
+    let again = installation.gantry(&["diff", "-f", &file]).no(1, "").out;
+    assert_eq!(again, diff.out, "only a commit changes the target");
     let proposal =
         installation.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"]
             .to_string();
@@ -769,12 +774,12 @@ async fn file_becomes_one_proposal_for_review() {
     bo(&["review", "approve", &review]).ok();
     assert!(
         bo(&["review", "since", &review]).ok().contains("gantry review diff"),
-        "of this proposal it is the first"
+        "the first review of a proposal has no earlier one to compare with"
     );
     installation.gantry(&["wait", "review", &review, "--for", "open"]).ok();
     assert!(
         apply(&[]).ok().contains(&format!("Review {review} can be committed")),
-        "it waits for nobody else"
+        "no other review must be committed before this one"
     );
     installation.gantry(&["review", "commit", &review]).ok();
     installation.gantry(&["wait", "review", &review, "--for", "committed"]).ok();
@@ -792,7 +797,9 @@ async fn file_becomes_one_proposal_for_review() {
             .contains("- app from n1.house.example.com")
     );
     installation.gantry(&["unbind", "n1", "app", "--in", "web"]).ok();
-    assert_eq!(installation.gantry(&["diff", "-f", &less]).ok(), "");
+    installation.gantry(&["diff", "-f", &less]).no(1, "");
+    let applied = installation.gantry(&["apply", "-f", &less]).ok();
+    assert!(applied.contains("nothing to change"), "the open proposal has it: {applied}");
     // Data of single noderoles, with and without an open proposal.
     let own =
         installation.file("own.yaml", "deployment: web\nnode_data: {n2: {app: {port: 81}}}\n");
@@ -801,7 +808,7 @@ async fn file_becomes_one_proposal_for_review() {
     let reported = installation.gantry(&["apply", "-f", &less]);
     assert!(
         reported.err.contains("gantry proposal submit"),
-        "what the open proposal has is not submitted yet: {reported:?}"
+        "the open proposal has edits that are not submitted: {reported:?}"
     );
     let proposal =
         installation.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"]
@@ -1029,8 +1036,10 @@ async fn rejected_documents_leave_no_open_proposal() {
     let installation = Installation::new().await;
     let first = installation.file("first.yaml", "deployment: web\nbindings: {app: [n1]}\n");
     installation.passes(&first);
-    // n1 has app in web, so edge can't bind it there. Only the server knows this.
-    let both = "deployment: web\nbindings: {app: [n1, n2]}\n---\ndeployment: edge\nbindings: {app: [n1]}\n";
+    let below = installation.submitted(&["deployment", "create", "below", "--parent", "edge"]);
+    installation.committed(&below, &["--name", "edge"]);
+    // A deployment can't move below itself. Only the server knows this.
+    let both = "deployment: web\nbindings: {app: [n1, n2]}\n---\ndeployment: edge\nparent: below\n";
     let both = installation.file("both.yaml", both);
     let output = installation.gantry(&["apply", "-f", &both, "--json"]).no(5, "");
     let made: Value = serde_json::from_str(&output.out).unwrap();
@@ -1047,7 +1056,7 @@ async fn rejected_documents_leave_no_open_proposal() {
         .iter()
         .map(|one| &one["scope"]["deployment"])
         .collect();
-    assert_eq!(open, [&json!("web")], "what was opened for edge is closed again");
+    assert_eq!(open, [&json!("web")], "the proposal on edge was closed again");
 
     // There is nothing left to edit, but the proposal is still submitted, once.
     let web = installation.file("web.yaml", "deployment: web\nbindings: {app: [n1, n2]}\n");
@@ -1059,27 +1068,152 @@ async fn rejected_documents_leave_no_open_proposal() {
     assert_eq!(installation.gantry(&submit).json()[0]["review"], Value::Null);
 }
 
+const REQUIRING: &str = "
+barclamp: {name: requiring, version: '1', description: For tests}
+roles:
+  - {name: base, jig: noop, flags: [implicit]}
+  - {name: tool, jig: noop, requires: [base]}
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn applied_file_has_no_differences() {
+    let installation = Installation::new().await;
+    let barclamp = installation.file("requiring.yml", REQUIRING);
+    installation.gantry(&["barclamp", "import", &barclamp]).ok();
+    let use_version = ["deployment", "use-version", "web", "requiring", "1"];
+    installation.committed(&installation.submitted(&use_version), &[]);
+    let bindings = "deployment: web\nbindings: {tool: [n1]}\n";
+    installation.passes(&installation.file("web.yaml", bindings));
+    let exported = installation.gantry(&["export", "web"]).ok();
+    let both = "tool: [n1.house.example.com, n2.house.example.com]";
+    let more = exported.replace("tool: [n1.house.example.com]", both);
+    let more = more.replace("members: [n1.house.example.com]", "members: [n1, n2]");
+    assert!(more.contains("  base: [n1.house.example.com]\n") && more.contains(both), "{more}");
+    let more = installation.file("more.yaml", &more);
+    let pruned = "deployment: web\nprune: true\nbindings: {tool: [n1, n2], base: [n1]}\n";
+    let pruned = installation.file("pruned.yaml", pruned);
+    let made = installation
+        .gantry(&["apply", "-f", &more, "--submit", "--title", "A second tool", "--json"])
+        .json();
+    let agrees = |code| {
+        for file in [&more, &pruned] {
+            assert_eq!(installation.gantry(&["diff", "-f", file]).code, code, "{file}");
+            let applied = installation.gantry(&["apply", "-f", file]).ok();
+            assert!(applied.contains("nothing to change"), "{applied}");
+        }
+    };
+    agrees(1);
+    let on = made[0]["deployment"].as_str().unwrap();
+    installation.committed(&made[0]["review"].to_string(), &["--name", on]);
+    agrees(0);
+    installation.gantry(&["noderole", "show", "n2/base"]).ok();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parent_and_child_are_created_together() {
+    let installation = Installation::new().await;
+    // The order of the documents has no meaning.
+    let text = "deployment: mm\nparent: nn\nroles: [app]\n---\ndeployment: nn\nparent: web\n";
+    let file = installation.file("both.yaml", text);
+    let made =
+        installation.gantry(&["apply", "-f", &file, "--submit", "--title", "Two", "--json"]).json();
+    assert_eq!((made.as_array().map(Vec::len), &made[0]["deployment"]), (Some(1), &json!("web")));
+    let waits = installation.gantry(&["apply", "-f", &file]);
+    waits.no(5, "both.yaml:5:1: Deployment nn does not exist yet: open proposal");
+    let diff = installation.gantry(&["diff", "-f", &file]).no(1, "").out;
+    assert!(diff.contains("+ deployment nn"), "{diff}");
+    installation.committed(&made[0]["review"].to_string(), &["--name", "web"]);
+    assert!(installation.gantry(&["export", "mm"]).ok().contains("parent: nn\n"));
+    assert_eq!(installation.gantry(&["diff", "-f", &file]).ok(), "");
+
+    let text = "deployment: mm\nparent: oo\n---\ndeployment: oo\nparent: web\n";
+    let file = installation.file("move.yaml", text);
+    installation.gantry(&["apply", "-f", &file]).no(2, "its new parent oo does not");
+    let text = "deployment: web\n---\ndeployment: web\n";
+    let file = installation.file("twice.yaml", text);
+    installation.gantry(&["apply", "-f", &file]).no(2, "twice.yaml, line 1.");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_of_another_deployment_is_not_bound() {
+    let installation = Installation::new().await;
+    let moved = installation.submitted(&["node", "move", "n1", "--to", "web"]);
+    installation.committed(&moved, &["--name", "web"]);
+    let file = installation.file("edge.yaml", "deployment: edge\nbindings: {app: [n1]}\n");
+    for command in ["diff", "apply"] {
+        let refused = installation.gantry(&[command, "-f", &file]);
+        refused.no(2, "edge.yaml:2:18: Node n1 belongs to web, which is neither above nor below");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn expunged_node_leaves_the_blueprint() {
+    let installation = Installation::new().await;
+    let moved = installation.submitted(&["node", "move", "n1", "--to", "web"]);
+    installation.committed(&moved, &["--name", "web"]);
+    let expunge = ["node", "expunge", "n1", "--reason", "Its machine was scrapped"];
+    installation.gantry(&expunge[..3]).no(2, "--reason");
+    let refused = installation.gantry(&["node", "remove", "n1"]);
+    refused.no(5, "gantry node expunge n1");
+    let submit = ["--submit", "--title", "Scrapped", "--json"];
+    let made = installation.gantry(&[&expunge[..], &submit].concat()).json();
+    installation.committed(&made[0]["review"].to_string(), &["--name", "web"]);
+    installation.gantry(&["node", "show", "n1"]).no(4, "n1");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn phantom_node_has_no_record_to_change() {
+    let installation = Installation::new().await;
+    let phantom = "phantom:web is a phantom node without a machine";
+    for command in [
+        &["node", "remove", "phantom:web"][..],
+        &["node", "edit", "phantom:web", "--serial", "s1"],
+        &["node", "start-maintenance", "phantom:web", "--reason", "x"],
+        &["node", "end-maintenance", "phantom:web", "--reason", "x"],
+        &["node", "move", "phantom:web", "--to", "edge"],
+        &["node", "expunge", "phantom:web", "--reason", "x"],
+    ] {
+        installation.gantry(command).no(5, phantom);
+    }
+    installation.gantry(&["node", "propose", "phantom:web"]).no(5, "phantom:web is a phantom node");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn missing_permission_names_deployment_and_proposal() {
+    let installation = Installation::new().await;
+    installation.admin("boss").await;
+    let cy = NewPerson::human("cy", [Permission::Viewer]);
+    let cy = installation.people.create_person(None, &cy).await.unwrap();
+    installation.can_sign_in("cy", cy).await;
+    let grant = ["person", "grant", "cy", "--permission", "viewer", "--context", "boss"];
+    installation.gantry(&[&grant[..], &["--permission", "operator@web"]].concat()).ok();
+    let move_web = ["deployment", "move", "web", "--to", "edge", "--context", "cy"];
+    let move_web = [&move_web[..], &["--submit", "--title", "web below edge"]].concat();
+    let refused = installation.gantry(&move_web).no(6, "the permission operator in ");
+    for text in ["The new edits stay in proposal", "gantry proposal undo "] {
+        assert!(refused.err.contains(text), "{refused:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invalid_file_opens_no_proposal() {
     let installation = Installation::new().await;
     // Invalid data: of an existing role, of a new role, and of a noderole.
-    let unfit = "deployment: web\ndata:\n  app: {port: x}\n  hello: {hello: {times: y}}\nnode_data:\n  n1: {app: {port: z}}\n";
-    let unfit = installation.file("unfit.yaml", unfit);
+    let invalid = "deployment: web\ndata:\n  app: {port: x}\n  hello: \
+        {hello: {times: y}}\nnode_data:\n  n1: {app: {port: z}}\n";
+    let invalid = installation.file("invalid.yaml", invalid);
     for command in ["diff", "apply"] {
         let refused = installation
-            .gantry(&[command, "-f", &unfit])
-            .no(2, "unfit.yaml:3:9: Invalid data of app: /port ");
+            .gantry(&[command, "-f", &invalid])
+            .no(2, "invalid.yaml:3:9: Invalid data of app: /port ");
         for place in
-            ["unfit.yaml:4:19: Invalid data of hello", "unfit.yaml:6:14: Invalid data of app"]
+            ["invalid.yaml:4:19: Invalid data of hello", "invalid.yaml:6:14: Invalid data of app"]
         {
             assert!(refused.err.contains(place), "{refused:?}");
         }
     }
     let opened = installation.gantry(&["audit", "list", "--json"]).ok();
-    assert!(
-        !opened.contains("proposal.open"),
-        "no proposal was opened, not for a moment either: {opened}"
-    );
+    assert!(!opened.contains("proposal.open"), "no proposal was opened at any time: {opened}");
     let file = installation
         .file("wrong.yaml", "deployment: web\nbindings:\n  ap: [n1]\n  app: [n1, n33]\n");
     for command in ["apply", "diff"] {
@@ -1089,9 +1223,11 @@ async fn invalid_file_opens_no_proposal() {
         assert_eq!(printed.out, "", "{command}");
     }
     let file = installation.file("role.yaml", "deployment: web\nbindings:\n  ap: [n1]\n");
-    installation
-        .gantry(&["apply", "-f", &file])
-        .no(2, "role.yaml:3:3: Deployment web has no role ap, and no role of that name can be added (did you mean app?).");
+    installation.gantry(&["apply", "-f", &file]).no(
+        2,
+        "role.yaml:3:3: Deployment web has no role ap, and no role of that name can be \
+            added (did you mean app?).",
+    );
     let file = installation.file("name.yaml", "deployment: wob\n");
     installation.gantry(&["apply", "-f", &file]).no(4, "did you mean web?");
     installation.gantry(&["apply", "-f", "/nowhere"]).no(2, "Cannot read /nowhere");
@@ -1147,8 +1283,8 @@ async fn node_file_is_added_atomically() {
     installation
         .run_with_input(&["node", "add", "-f", "-", "--json"], &good)
         .no(5, "\"nodes_refused\"");
-    let there = installation.gantry(&["node", "list", "--filter", "rack1", "--json"]).json();
-    assert_eq!(there["nodes"].as_array().map(Vec::len), Some(2));
+    let listed = installation.gantry(&["node", "list", "--filter", "rack1", "--json"]).json();
+    assert_eq!(listed["nodes"].as_array().map(Vec::len), Some(2));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -1159,23 +1295,27 @@ async fn watched_lists_are_paged_and_updated() {
     assert_eq!(
         (&nodes["next"], &nodes["omitted"]),
         (&Value::Null, &json!(1)),
-        "a page is cut, and that is told"
+        "a truncated page reports the number of omitted nodes"
     );
     let targets = installation.gantry(&["blueprint", "list", "--json"]).json();
-    assert_eq!(targets["head"], json!(1), "all that REST answers: {targets}");
+    assert_eq!(
+        targets["head"],
+        json!(1),
+        "the output has every field of the REST response: {targets}"
+    );
     let all = installation.gantry(&["node", "list", "--all", "--json"]).json();
     assert_eq!((all["nodes"].as_array().map(Vec::len), &all["next"]), (Some(3), &Value::Null));
     let sessions = installation.gantry(&["session", "list", "--json"]).json();
     assert!(
         sessions["sessions"].is_array() && sessions["next"].is_null(),
-        "a page like all others: {sessions}"
+        "sessions are a page like other lists: {sessions}"
     );
     let tokens = installation
         .gantry(&["token", "list", "--valid", "true", "--sort", "name", "--json"])
         .json();
     assert!(
         tokens["tokens"].is_array() && tokens["next"].is_null(),
-        "a page like all others: {tokens}"
+        "tokens are a page like other lists: {tokens}"
     );
     let table = installation.gantry(&["node", "list", "--filter", "n2"]).ok();
     assert!(table.starts_with("NAME ") && table.lines().count() == 2, "{table}");
@@ -1185,7 +1325,7 @@ async fn watched_lists_are_paged_and_updated() {
         &["pending"],
         &["pending", "--sort", "-since"],
         &["workers"],
-        &["background-tasks"],
+        &["background-task", "list"],
         &["run", "list", "--since", "1h"],
         &["blueprint", "list"],
         &["blueprint", "show", "1"],
@@ -1207,12 +1347,15 @@ async fn watched_lists_are_paged_and_updated() {
         assert!(!installation.gantry(words).ok().is_empty(), "{words:?}");
     }
     let board = installation.gantry(&["deployment", "show", "web"]);
-    assert_eq!(board.err, "", "a board is no list, so it has no --all");
+    assert_eq!(board.err, "", "a board is not a list, so it has no --all");
     installation.gantry(&["person", "list"]).no(6, "");
     installation.gantry(&["api", "GET", "nodes"]).no(2, "Invalid path nodes");
     installation.gantry(&["search", ""]).no(2, "Enter a search text");
     let order = installation.gantry(&["run", "list", "--sort", "nope"]).no(2, "unknown sort order");
-    assert!(!order.err.contains("query parameters"), "without the part about the URL: {order:?}");
+    assert!(
+        !order.err.contains("query parameters"),
+        "the advice about the URL is left out: {order:?}"
+    );
     installation.gantry(&["review", "approve", "null"]).no(2, "The review must be a number");
     installation.gantry(&["blueprint", "show", "first"]).no(2, "The blueprint must be a number");
     let wrong = installation
@@ -1222,7 +1365,7 @@ async fn watched_lists_are_paged_and_updated() {
     assert_eq!(wrong["exit"], 2, "{wrong}");
     assert!(
         installation.gantry(&["run", "list", "--help", "--json"]).ok().contains("Usage:"),
-        "help is no error"
+        "--help succeeds with --json"
     );
     let nothing = installation.home.path().join("nothing").to_string_lossy().into_owned();
     installation.gantry(&["audit", "verify", &nothing]).no(2, "Cannot read ");
@@ -1284,9 +1427,9 @@ async fn converge_waits_and_log_is_shown() {
         &["wait", "deployment", "web"],
         &["converge", "--blueprint", &target],
     ] {
-        let held =
+        let result =
             installation.gantry(&[command, &["--timeout", "90s"]].concat()).no(1, "need a person");
-        assert!(held.out.contains("eployment web was put on hold by"), "{held:?}");
+        assert!(result.out.contains("eployment web was put on hold by"), "{result:?}");
     }
     installation.gantry(&["deployment", "release", "web", "--reason", "done"]).ok();
     installation.gantry(&["wait", "deployment", "web", "--timeout", "90s"]).ok();
@@ -1307,15 +1450,15 @@ async fn converge_waits_and_log_is_shown() {
     let json = installation.gantry(&["logs", &run, "--json"]).ok();
     assert!(json.contains("\\u001b[31m") && json.contains("\\u009b"), "{json:?}");
     let behind = installation.gantry(&["logs", &run, "--since-byte", "5"]).ok();
-    assert_eq!(behind, log[5..], "from a byte on, without gap");
+    assert_eq!(behind, log[5..], "the log continues at the requested byte without a gap");
     let found = installation.gantry(&["logs", &run, "--find", "HELLO from", "--ignore-case"]).ok();
     assert!(found.lines().count() == 1 && found.ends_with(": hello from here\n"), "{found}");
     let none = installation.gantry(&["logs", &run, "--find", "HELLO from"]).no(4, "No line of run");
-    assert!(!none.err.contains("so far"), "it has ended: {none:?}");
+    assert!(!none.err.contains("so far"), "the run has ended, so its log is complete: {none:?}");
     assert_eq!(
         installation.gantry(&["logs", &run, "--since-byte", "-99999"]).ok(),
         log,
-        "counted from its end"
+        "a negative offset counts from the end of the log"
     );
     installation.gantry(&["logs", &run, "--find", ""]).no(2, "--find");
     installation
@@ -1349,8 +1492,12 @@ async fn converge_waits_and_log_is_shown() {
     let page = installation.gantry(&["node", "show", "n2"]).ok();
     assert!(page.starts_with("n2.house.example.com: ") && page.contains("\nhello "), "{page}");
     let page = installation.gantry(&["role", "show", "hello"]).ok();
-    assert!(page.starts_with("Role hello: of ") && page.contains("\nweb "), "{page}");
-    assert_eq!(installation.gantry(&["role", "script", "hello"]).ok(), SCRIPT, "as it is");
+    assert!(page.starts_with("Role hello of barclamp ") && page.contains("\nweb "), "{page}");
+    assert_eq!(
+        installation.gantry(&["role", "script", "hello"]).ok(),
+        SCRIPT,
+        "the script is printed unchanged"
+    );
     let script = installation
         .gantry(&["role", "script", "hello", "10-say", "--barclamp", "stack", "--json"])
         .json();
@@ -1423,7 +1570,11 @@ async fn deployments_change_by_name() {
     let made = installation
         .gantry(&["apply", "-f", &file, "--submit", "--title", "Back", "--json"])
         .json();
-    assert_eq!(installation.gantry(&["diff", "-f", &file]).ok(), "", "the proposal moves it");
+    assert_eq!(
+        installation.gantry(&["diff", "-f", &file]).no(1, "").out,
+        "shop\n  * parent: web\n",
+        "the move is only proposed"
+    );
     installation.committed(&made[0]["review"].to_string(), &["--name", "shop"]);
     assert!(export().contains("parent: web\n"), "{}", export());
     let file = installation.file("shop.yaml", "deployment: shop\nparent: nowhere\n");
@@ -1455,7 +1606,7 @@ async fn deployments_change_by_name() {
     ] {
         assert!(diff.contains(line), "{line:?}: {diff}");
     }
-    assert!(!diff.contains('\u{1b}'), "no colors in a pipe: {diff}");
+    assert!(!diff.contains('\u{1b}'), "the output has no colors in a pipe: {diff}");
     installation.committed(&review, &["--name", "shop"]);
     assert!(export().contains("  stack: \"2\"\n"), "{}", export());
     commit(&["deployment", "use-version", "shop", "stack", "--inherit"], "shop");
@@ -1480,8 +1631,6 @@ async fn phantom_node_is_shown_by_name() {
     installation.gantry(&["node", "noderoles", "phantom:web"]).ok();
     installation.gantry(&["node", "health-checks", "phantom:web"]).ok();
     installation.gantry(&["noderole", "list", "--node", "phantom:web"]).ok();
-    let edit = ["node", "edit", "phantom:web", "--description", "x"];
-    installation.gantry(&edit).no(4, "");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -1509,13 +1658,15 @@ async fn steps_run_again_by_selection() {
     drop(worker);
     for sql in [
         "ALTER TABLE step DISABLE TRIGGER USER",
-        "UPDATE step SET stale = true FROM noderole r WHERE r.id = noderole_id AND r.role = 'hello'",
+        "UPDATE step SET stale = true FROM noderole r WHERE r.id = noderole_id AND r.role = \
+         'hello'",
         "ALTER TABLE step ENABLE TRIGGER USER",
     ] {
         sqlx::query(sql).execute(installation.database.owner()).await.unwrap();
     }
     let stale = installation.gantry(&["noderole", "list", "--stale", "-o", "name"]).ok();
     assert_eq!(stale, "n2.house.example.com/hello\n");
+    installation.gantry(&["converge", "web"]).no(1, "gantry rerun --stale");
     assert_eq!(reruns(&["rerun", "--stale"]), 1);
 }
 
@@ -1535,6 +1686,14 @@ async fn failed_steps_are_retried_at_once() {
     retry(&[]).no(2, "required");
     retry(&["--deployment", "edge"]).no(4, "No failed steps match");
     retry(&["--blueprint", "1"]).no(4, "No failed steps match");
+    retry(&["--role", "app"]).no(4, "No failed steps match");
+    for unknown in [["--role", "nope"], ["--blueprint", "999"], ["--deployment", "nope"]] {
+        let output = retry(&unknown).no(4, unknown[1]);
+        assert!(!output.err.contains("No failed steps"), "{output:?}");
+    }
+    let unknown = installation.gantry(&["run", "cancel", "1", "--reason", "x"]).no(2, "--reason");
+    assert!(!unknown.err.contains("similar"), "{unknown:?}");
+    installation.gantry(&["run", "list", "--nodes", "n1"]).no(2, "'--node'");
     let text = retry(&["--blueprint", &blueprint]).ok();
     assert!(text.starts_with("Retried 2 steps:\n  hello on n"), "{text}");
     installation.gantry(&["converge", "web"]).no(1, "");
@@ -1559,12 +1718,15 @@ async fn jigs_and_policy_change_by_proposal() {
 
     let change = ["policy", "--approvals", "2", "--risk", "removal=3"];
     let made = installation.gantry(&[&change[..], &["--json"]].concat()).json();
-    let says = made["changes"][0].as_str().unwrap();
-    assert!(says.starts_with("* approval policy: every change: "), "{says}");
+    let summary = made["changes"][0].as_str().unwrap();
+    assert!(summary.starts_with("* approval policy: every change: "), "{summary}");
     let again = installation.gantry(&change).ok();
     assert!(again.contains("nothing to change"), "{again}");
     installation.gantry(&["policy", "--risk", "danger=2"]).no(2, "use one of destructive");
-    assert!(installation.gantry(&["policy"]).ok().contains("approvals: 1"), "not committed");
+    assert!(
+        installation.gantry(&["policy"]).ok().contains("approvals: 1"),
+        "the policy is unchanged before the commit"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -1616,7 +1778,11 @@ async fn shell_completes_names_of_the_server() {
     assert!(complete(&["role", "show", "hel"]).ok().contains("hello"));
     assert!(complete(&["me", "--context", "b"]).ok().contains("bo"));
     let other = complete(&["node", "show", "--server", "http://127.0.0.1:1", "n"]);
-    assert_eq!((other.code, other.err.as_str()), (0, ""), "quiet without a server");
+    assert_eq!(
+        (other.code, other.err.as_str()),
+        (0, ""),
+        "completion prints no error if there is no server"
+    );
     let setup = installation.gantry(&["completions", "bash"]).ok();
     assert!(setup.contains("COMPLETE=\"bash\""), "{setup}");
 }

@@ -34,7 +34,7 @@ async fn refused(url: &str, command: &[&str]) -> String {
 }
 
 fn with(url: &str, from: &str, to: &str) -> String {
-    assert!(url.contains(from), "{from} is no part of the address");
+    assert!(url.contains(from), "{from} is missing in the address");
     url.replacen(from, to, 1)
 }
 
@@ -67,10 +67,12 @@ async fn url_of_another_role_is_rejected() {
             let needed = match command[0] {
                 "admin" => "does not own Gantry's tables. Set it to the URL of their owner",
                 "worker" => {
-                    "not the worker's role. Set DATABASE_URL of this command to the URL of gantry_worker"
+                    "not the worker's role. Set DATABASE_URL of this command to the URL of \
+                     gantry_worker"
                 }
                 _ => {
-                    "not the server's role. Set DATABASE_URL of this command to the URL of gantry_server"
+                    "not the server's role. Set DATABASE_URL of this command to the URL of \
+                     gantry_server"
                 }
             };
             assert!(text.contains(needed), "{command:?}: {text}");
@@ -94,7 +96,7 @@ async fn setup_creates_all_roles() {
 #[tokio::test]
 async fn other_schema_version_is_reported_first() {
     let db = TestDatabase::new().await;
-    let says = async |word: &str| {
+    let assert_error = async |word: &str| {
         for command in COMMANDS {
             let text = refused(own_url(&db, command), command).await;
             assert!(text.contains(word), "{command:?}: {text}");
@@ -104,16 +106,20 @@ async fn other_schema_version_is_reported_first() {
         sqlx::raw_sql(sql).execute(db.owner()).await.unwrap();
     };
     owner("UPDATE guard_version SET hash = sha256('older')").await;
-    says("The guards of the database").await;
+    assert_error("The guards of the database").await;
     owner("INSERT INTO seaql_migrations (version, applied_at) VALUES ('m9999_future', 0)").await;
-    says("a newer Gantry").await;
-    owner("DELETE FROM seaql_migrations WHERE version IN ('m9999_future', (SELECT max(version) FROM seaql_migrations WHERE version < 'm9'))").await;
-    says("an older Gantry").await;
+    assert_error("a newer Gantry").await;
+    owner(
+        "DELETE FROM seaql_migrations WHERE version IN ('m9999_future', (SELECT max(version) \
+        FROM seaql_migrations WHERE version < 'm9'))",
+    )
+    .await;
+    assert_error("an older Gantry").await;
     owner("INSERT INTO seaql_migrations (version, applied_at) VALUES ('m0001_foundation', 0)")
         .await;
-    says("a Gantry before 0.1").await;
+    assert_error("a Gantry before 0.1").await;
     owner("DROP TABLE seaql_migrations").await;
-    says("`gantry migrate`").await;
+    assert_error("`gantry migrate`").await;
 }
 
 #[tokio::test]

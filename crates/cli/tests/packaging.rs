@@ -19,22 +19,23 @@ fn units() -> Vec<PathBuf> {
 fn systemd_accepts_the_units() {
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
         println!(
-            "skipped: this machine has no systemd-analyze (package systemd), so the units were not looked at by systemd"
+            "skipped: this machine has no systemd-analyze (package systemd), so the units were not \
+             looked at by systemd"
         );
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let mut here = Vec::new();
+    let mut paths = Vec::new();
     for unit in units() {
         let text =
             fs::read_to_string(&unit).expect("a unit").replace("/usr/local/bin/gantry", GANTRY);
         let path = folder.path().join(unit.file_name().expect("a name"));
-        fs::write(&path, text).expect("to write");
-        here.push(path);
+        fs::write(&path, text).expect("a written file");
+        paths.push(path);
     }
     let output = Command::new("systemd-analyze")
         .args(["verify", "--man=no", "--recursive-errors=no"])
-        .args(&here)
+        .args(&paths)
         .output();
     let output = output.expect("systemd-analyze");
     let ours: Vec<String> = String::from_utf8_lossy(&output.stderr)
@@ -52,7 +53,7 @@ fn units_restart_until_the_database_is_available() {
     for unit in units() {
         let text = fs::read_to_string(&unit).expect("a unit");
         for line in ["Restart=on-failure", "StartLimitIntervalSec=0"] {
-            assert!(text.lines().any(|there| there == line), "{}: {line}", unit.display());
+            assert!(text.lines().any(|setting| setting == line), "{}: {line}", unit.display());
         }
         // With `Requires=`, a unit stays down if its dependency fails.
         assert!(!text.contains("Requires="), "{}", unit.display());
@@ -66,7 +67,7 @@ fn units_start_existing_commands() {
         let start = text
             .lines()
             .find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/gantry "))
-            .expect("what it starts");
+            .expect("the start command");
         let help =
             Command::new(GANTRY).args(start.split(' ')).arg("--help").output().expect("gantry");
         assert!(help.status.success(), "{}: {start}", unit.display());

@@ -1,7 +1,7 @@
 //! The command `gantry up`: how it starts while people are disabled, and how it stops.
 
 #![cfg(unix)]
-#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -65,13 +65,13 @@ impl Drop for Started {
     }
 }
 
-fn within<T>(time: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+fn within<T>(time: Duration, mut probe: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = probe() {
             return found;
         }
-        assert!(begun.elapsed() < time, "it takes longer than {time:?}");
+        assert!(begun.elapsed() < time, "it took longer than {time:?}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -95,7 +95,7 @@ fn invalid_settings_are_reported_before_start() {
         code == Some(2) && short.contains("too short") && !short.contains("hunter22"),
         "{code:?} {short}"
     );
-    assert!(!folder.exists(), "nothing was begun");
+    assert!(!folder.exists(), "no data folder is created");
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = other.local_addr().unwrap().to_string();
     let (code, refused) = text(&["up", "--listen", &taken], ("GANTRY_LOG", "info"));
@@ -108,7 +108,7 @@ fn invalid_settings_are_reported_before_start() {
         code == Some(1) && refused.contains("Cannot listen on 203.0.113.9:7955"),
         "{code:?} {refused}"
     );
-    assert!(!folder.exists(), "nothing was made for an address that can't be had");
+    assert!(!folder.exists(), "no data folder is created if the address is unavailable");
     let (code, listen) = text(&["config"], ("GANTRY_LISTEN", "zzz"));
     assert!(
         code == Some(2) && listen.contains("Invalid value of GANTRY_LISTEN: \"zzz\""),
@@ -144,16 +144,19 @@ fn unknown_variable_is_only_a_warning() {
     assert_eq!(
         (code, config.lines().count()),
         (Some(0), 1),
-        "of the others nothing is to be said: {config}"
+        "only the unknown variable is reported: {config}"
     );
     assert!(!config.contains("hunter22"), "{config}");
     let (code, migrate) = text(&["migrate"]);
     assert!(
         code == Some(1) && migrate.contains("did you mean GANTRY_LISTEN?"),
-        "it failed for another reason: {migrate}"
+        "the migration must fail because of the unknown variable: {migrate}"
     );
-    let (_, asking) = text(&["exit-codes"]);
-    assert!(!asking.contains("GANTRY_LISTN"), "it goes by no settings: {asking}");
+    let (_, output) = text(&["exit-codes"]);
+    assert!(
+        !output.contains("GANTRY_LISTN"),
+        "commands without settings do not report the variable: {output}"
+    );
 }
 
 #[test]
@@ -171,7 +174,7 @@ fn interrupted_start_stops_cleanly() {
         "{logged}"
     );
     let postmaster = data.path().join("postgres/data/postmaster.pid");
-    assert!(!postmaster.exists(), "PostgreSQL went with it");
+    assert!(!postmaster.exists(), "PostgreSQL stopped with gantry up");
 }
 
 /// The URL of a private database for a role.
@@ -209,7 +212,8 @@ async fn disabled(data: &Path, by: &str, names: &[&str]) {
 /// then.
 async fn connected_roles(data: &Path) -> Vec<String> {
     let store = Store::open(&Connecting::to(database("postgres", data))).unwrap();
-    let sql = "SELECT DISTINCT usename::text FROM pg_stat_activity WHERE usename LIKE 'gantry%' ORDER BY 1";
+    let sql = "SELECT DISTINCT usename::text FROM pg_stat_activity WHERE usename LIKE 'gantry%' \
+        ORDER BY 1";
     let begun = Instant::now();
     loop {
         let roles: Vec<String> = sqlx::query_scalar(sql).fetch_all(store.pool()).await.unwrap();
@@ -261,7 +265,11 @@ async fn reachable_address_makes_no_demo_people() {
     assert!(people_of(&ready["sign_in"]).is_empty() && people().await.is_empty(), "{ready}");
     gantry.stop();
     let mut gantry = Started::up_on(data, "127.0.0.1:0", &[public[0], public[1], "--demo"]);
-    assert_eq!(people_of(&gantry.ready()["sign_in"]), ["ada", "bo"], "it was asked for");
+    assert_eq!(
+        people_of(&gantry.ready()["sign_in"]),
+        ["ada", "bo"],
+        "the option requests the demo people"
+    );
     gantry.stop();
 }
 
@@ -273,18 +281,21 @@ async fn disabled_people_get_no_sign_in_link() {
     let ready = gantry.ready();
     assert_eq!(people_of(&ready["sign_in"]), ["ada", "bo"]);
     assert_eq!(connected_roles(data).await, ["gantry_server", "gantry_worker"]);
-    assert!(ready["kept_out"].is_null() && ready["adds_admin"].is_null(), "{ready}");
+    assert!(ready["without_link"].is_null() && ready["adds_admin"].is_null(), "{ready}");
     disabled(data, "ada", &["bo"]).await;
     gantry.stop();
 
     let mut gantry = Started::up_with(data, &["--no-demo"]);
     let ready = gantry.ready();
     assert_eq!(
-        (people_of(&ready["sign_in"]), people_of(&ready["kept_out"])),
+        (people_of(&ready["sign_in"]), people_of(&ready["without_link"])),
         (vec!["ada"], vec!["bo"])
     );
-    assert!(ready["kept_out"][0]["why"].as_str().unwrap().contains("bo is disabled"), "{ready}");
-    assert!(ready["adds_admin"].is_null(), "ada is one: {ready}");
+    assert!(
+        ready["without_link"][0]["reason"].as_str().unwrap().contains("bo is disabled"),
+        "{ready}"
+    );
+    assert!(ready["adds_admin"].is_null(), "ada is already an admin: {ready}");
     assert!(admin(data, "cy").unwrap().contains("/sign-in#token="));
     disabled(data, "cy", &["ada"]).await;
     gantry.stop();
@@ -292,12 +303,12 @@ async fn disabled_people_get_no_sign_in_link() {
     let mut gantry = Started::up_with(data, &["--no-demo"]);
     let ready = gantry.ready();
     assert_eq!(
-        (people_of(&ready["sign_in"]), people_of(&ready["kept_out"])),
+        (people_of(&ready["sign_in"]), people_of(&ready["without_link"])),
         (vec![], vec!["ada", "bo"])
     );
     // The command in the ready message works.
-    let way = ready["adds_admin"].as_str().unwrap().replace("gantry admin NAME", "");
-    let named = way.trim().trim_start_matches("GANTRY_OWNER_URL='").trim_end_matches('\'');
+    let variable = ready["adds_admin"].as_str().unwrap().replace("gantry admin NAME", "");
+    let named = variable.trim().trim_start_matches("GANTRY_OWNER_URL='").trim_end_matches('\'');
     let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
     let output = command.args(["admin", "dee"]).env("GANTRY_OWNER_URL", named).output().unwrap();
     assert!(output.status.success(), "{named}: {output:?}");
@@ -395,7 +406,7 @@ fn closed_terminal_stops_everything() {
     std::thread::sleep(Duration::from_secs(2));
     assert!(
         gantry.0.try_wait().unwrap().is_none() && postmaster.exists(),
-        "nohup keeps it running"
+        "gantry up must keep running under nohup"
     );
     gantry.stop();
 

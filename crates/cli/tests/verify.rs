@@ -1,6 +1,6 @@
 //! The command `gantry verify`: output and exit codes.
 
-#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::process::{Command, Output};
 
@@ -29,7 +29,7 @@ fn err(output: &Output) -> String {
 }
 
 #[tokio::test]
-async fn rows_unlike_their_documents_are_named() {
+async fn rows_differing_from_documents_are_named() {
     let database = TestDatabase::new().await;
     let empty = verify(database.app_url(), &[]);
     assert_eq!(empty.status.code(), Some(1));

@@ -99,11 +99,15 @@ impl Query {
         self
     }
 
-    /// The path with the query appended.
+    /// The path with the query appended. The path can have a query already.
     pub(crate) fn on(&self, path: &str) -> String {
         let pairs: Vec<String> =
             self.0.iter().map(|(name, value)| format!("{name}={}", part(value))).collect();
-        if pairs.is_empty() { path.to_owned() } else { format!("{path}?{}", pairs.join("&")) }
+        let separator = if path.contains('?') { '&' } else { '?' };
+        match pairs.is_empty() {
+            true => path.to_owned(),
+            false => format!("{path}{separator}{}", pairs.join("&")),
+        }
     }
 }
 
@@ -214,6 +218,7 @@ mod tests {
             .with("mine", true)
             .with("drafts", false);
         assert_eq!(query.on("/nodes"), "/nodes?filter=n%201&mine=true");
+        assert_eq!(query.on("/nodes?state=dead"), "/nodes?state=dead&filter=n%201&mine=true");
         assert_eq!(Query::default().with("after", "a").with("after", "b").on("/x"), "/x?after=b");
     }
 }

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use crate::address::Query;
 
 #[derive(Debug, Clone, Args)]
-pub(crate) struct ReasonArgs {
+pub struct ReasonArgs {
     /// Reason, which everyone can read
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: String,

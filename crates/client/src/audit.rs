@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write};
 use std::path::PathBuf;
 
-use api::audit::ChainView;
+use api::audit::{ChainView, export_call, verify_call};
 use clap::{Args, Subcommand};
 use engine::counting::either;
 use engine::ids::actor_name;
@@ -46,7 +46,7 @@ pub struct AuditList {
     #[command(flatten)]
     between: Between,
     #[command(flatten)]
-    much: ListOptions,
+    list_options: ListOptions,
 }
 
 /// Range and file of an export.
@@ -76,7 +76,7 @@ pub(crate) fn audit(client: &Client, command: &Audit) -> Outcome {
                 .with("action", &args.action)
                 .with("subject", &args.subject)
                 .with("source", &args.source);
-            client.list(&entry_list(), &args.between.add_to(query), &args.much)
+            client.list(&entry_list(), &args.between.add_to(query), &args.list_options)
         }
         Audit::Export(args) => export(client, args),
         Audit::Chain(args) => chain(client, args.after),
@@ -85,7 +85,7 @@ pub(crate) fn audit(client: &Client, command: &Audit) -> Outcome {
 
 fn export(client: &Client, args: &AuditExport) -> Outcome {
     let query = Query::default().with("after", args.after);
-    let mut stream = client.server.stream(&query.on("/audit/export"), "application/jsonl")?;
+    let mut stream = client.server.stream(&query.on(&export_call().path()), "application/jsonl")?;
     let Some(path) = &args.file else {
         if client.output.is_terminal() {
             let mut lines = BufReader::new(stream).lines();
@@ -119,7 +119,8 @@ fn chain(client: &Client, after: u64) -> Outcome {
     let Client { server, output } = client;
     let mut after = after;
     loop {
-        let value = server.get(&format!("/audit/chain?after={after}"))?;
+        let query = Query::default().with("after", i64::try_from(after).ok());
+        let value = server.get(&query.on(&verify_call().path()))?;
         let view: ChainView = parse_answer(&value, "expected an audit chain")?;
         if let Some(broken) = &view.broken {
             output.either(&value, &format!("The chain is broken: {}", plain(broken)))?;
@@ -152,7 +153,7 @@ fn chain(client: &Client, after: u64) -> Outcome {
 
 pub(crate) fn entry_list() -> List {
     List {
-        path: "/audit".into(),
+        path: api::calls::List::Audit.path(""),
         items: "entries",
         cursor: "before",
         columns: &[

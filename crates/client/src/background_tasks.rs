@@ -1,6 +1,6 @@
 //! The background tasks of servers and workers.
 
-use clap::Args;
+use clap::Subcommand;
 use engine::counting::{duration, period};
 use serde_json::Value;
 
@@ -11,16 +11,25 @@ use crate::names::from_one;
 use crate::output::OutputFormat;
 use crate::output::list::{List, word};
 
-#[derive(Debug, Args)]
-pub(crate) struct BackgroundTasks {
-    /// Maximum number of background tasks, from 1 to 200 [default: 500]
-    #[arg(long, value_name = "N", value_parser = from_one::<i64>, allow_negative_numbers = true)]
-    limit: Option<i64>,
-    #[command(flatten)]
-    again: WatchOption,
+#[derive(Debug, Subcommand)]
+pub(crate) enum BackgroundTask {
+    /// List the background tasks of servers and workers, failing ones first
+    List {
+        /// Maximum number of background tasks, from 1 to 200 [default: 500]
+        #[arg(
+            long,
+            value_name = "N",
+            value_parser = from_one::<i64>,
+            allow_negative_numbers = true
+        )]
+        limit: Option<i64>,
+        #[command(flatten)]
+        again: WatchOption,
+    },
 }
 
-pub(crate) fn background_tasks(client: &Client, args: &BackgroundTasks) -> Outcome {
+pub(crate) fn background_task(client: &Client, command: &BackgroundTask) -> Outcome {
+    let BackgroundTask::List { limit, again } = command;
     let list = background_task_list();
     let text = |document: &Value, output: OutputFormat| {
         let more = match document["more"] == Value::Bool(true) {
@@ -32,13 +41,13 @@ pub(crate) fn background_tasks(client: &Client, args: &BackgroundTasks) -> Outco
         };
         list.text(document, output) + &more
     };
-    let place = Query::default().with("limit", args.limit).on(&list.path);
-    client.show(args.again, || client.server.get(&place), text)
+    let place = Query::default().with("limit", *limit).on(&list.path);
+    client.show(*again, || client.server.get(&place), text)
 }
 
 fn background_task_list() -> List {
     List {
-        path: "/background-tasks".into(),
+        path: api::background_tasks::list_call().path(),
         items: "background_tasks",
         cursor: "",
         columns: &[

@@ -1,6 +1,7 @@
 //! Commands for blueprints and their rollouts, and the difference between two of them.
 
 use api::blueprints::Comparison;
+use api::call::Call;
 use api::rollout::{BlueprintProgress, RetriedSteps};
 use clap::Subcommand;
 use engine::ids::{BlueprintNumber, actor_name};
@@ -23,12 +24,13 @@ use crate::script_diff;
 use crate::server::parse_answer;
 
 /// Prints all differences, page by page: as text with the changed scripts, or as a document.
-pub(crate) fn difference(client: &Client, path: &str, query: &Query) -> Outcome {
+pub(crate) fn difference(client: &Client, call: &Call, query: &Query) -> Outcome {
     let Client { server, output } = client;
-    let mut whole: Comparison = server.read(&query.clone().with("format", "json").on(path))?;
+    let path = call.url();
+    let mut whole: Comparison = server.read(&query.clone().with("format", "json").on(&path))?;
     while let Some(after) = whole.next.take() {
         let page: Comparison = server.read(
-            &query.clone().with("format", "json").with("after", after.to_string()).on(path),
+            &query.clone().with("format", "json").with("after", after.to_string()).on(&path),
         )?;
         whole.difference.deployments.extend(page.difference.deployments);
         whole.difference.nodes.extend(page.difference.nodes);
@@ -55,7 +57,7 @@ pub(crate) enum Blueprint {
         #[arg(long, value_name = "NAME")]
         deployment: Option<String>,
         #[command(flatten)]
-        much: ListOptions,
+        list_options: ListOptions,
     },
     /// Show a blueprint and its progress
     Show {
@@ -82,7 +84,7 @@ pub(crate) enum Blueprint {
         #[arg(long)]
         destructive: bool,
         #[command(flatten)]
-        because: ReasonArgs,
+        reason: ReasonArgs,
     },
     /// Compare two blueprints, by number or by hash of the root
     Compare {
@@ -99,32 +101,31 @@ pub(crate) enum Blueprint {
 pub(crate) fn blueprint(client: &Client, command: &Blueprint) -> Outcome {
     let Client { server, output } = client;
     match command {
-        Blueprint::List { deployment, much } => {
-            client.list(&blueprint_list(), &Query::default().with("deployment", deployment), much)
-        }
+        Blueprint::List { deployment, list_options } => client.list(
+            &blueprint_list(),
+            &Query::default().with("deployment", deployment),
+            list_options,
+        ),
         Blueprint::Show { number, again } => client.show(
             *again,
-            || server.get(&format!("/blueprints/{}", BlueprintNumber(*number))),
+            || server.show(&api::calls::show_blueprint(BlueprintNumber(*number))),
             blueprint_text,
         ),
         Blueprint::Progress { number, again } => client.show(
             *again,
-            || server.get(&format!("/blueprints/{number}/progress")),
+            || server.show(&api::calls::blueprint_progress(BlueprintNumber(*number))),
             progress_text,
         ),
-        Blueprint::Retry { number, destructive, because } => {
+        Blueprint::Retry { number, destructive, reason } => {
             let number = BlueprintNumber(*number);
-            let retry = api::calls::retry_failed(number, &because.reason, *destructive);
+            let retry = api::calls::retry_failed(number, &reason.reason, *destructive);
             let response = server.call(&retry)?;
             let outcome: RetriedSteps = parse_answer(&response, "expected the outcome of a retry")?;
             output.either(&response, &plain(&outcome.text()))
         }
         Blueprint::Compare { from, to, deployment } => {
-            let query = Query::default()
-                .with("from", from.as_str())
-                .with("to", to.as_str())
-                .with("deployment", deployment);
-            difference(client, "/blueprints/compare", &query)
+            let compare = api::calls::compare_blueprints(from, to);
+            difference(client, &compare, &Query::default().with("deployment", deployment))
         }
     }
 }
@@ -180,7 +181,7 @@ fn progress_text(value: &Value, output: OutputFormat) -> String {
 
 pub(crate) fn blueprint_list() -> List {
     List {
-        path: "/blueprints".into(),
+        path: api::calls::List::Blueprints.path(""),
         items: "blueprints",
         cursor: "before",
         columns: &[
@@ -205,15 +206,23 @@ mod tests {
 
     #[test]
     fn rollout_lists_waves_and_failed_steps() {
-        let counts = |active, error| json!({"blocked": 0, "todo": 0, "transition": 0, "active": active, "error": error});
+        let counts = |active, error| {
+            json!(
+                {"blocked": 0, "todo": 0, "transition": 0, "active": active, "error": error}
+            )
+        };
         let view = json!({
             "rollout": {
-                "blueprint": {"number": 7, "kind": "change", "root": "00", "enabled": true, "at": "1970-01-01T00:00:00Z", "by": "ada",
-                    "review": 3, "title": "a", "deployment": "web", "authors": [], "approved_by": []},
-                "progress": "in_progress", "steps": counts(2, 1), "all": 3, "applied": 2, "seconds_left": 68,
+                "blueprint": {"number": 7, "kind": "change", "root": "00", "enabled": true,
+                "at": "1970-01-01T00:00:00Z", "by": "ada",
+                    "review": 3, "title": "a", "deployment": "web", "authors": [],
+                    "approved_by": []},
+                "progress": "in_progress", "steps": counts(2, 1), "all": 3, "applied": 2,
+                "seconds_left": 68,
             },
             "waves": [counts(2, 0), counts(0, 1)], "more_waves": true,
-            "failed": [{"noderole": uuid::Uuid::nil(), "role": "app", "fqdn": "n1.demo", "deployment": "web",
+            "failed": [{"noderole": uuid::Uuid::nil(), "role": "app", "node": uuid::Uuid::nil(),
+                "fqdn": "n1.demo", "deployment": "web", "deployment_id": uuid::Uuid::nil(),
                 "destructive": false, "error": "it\nbroke", "since": "1970-01-01T00:00:00Z"}],
             "failed_destructive": 0, "timeline": {"nodes": [], "all_nodes": 0, "all_runs": 0},
             "may_retry": {"allowed": true}, "cursor": 1,

@@ -87,11 +87,11 @@ impl Client {
             }
             return output.write(&text(&current, output));
         }
-        let tell = |value: &Value| match output.is_document() {
+        let print = |value: &Value| match output.is_document() {
             true => output.document_line(value),
             false => output.redraw(&text(value, output)),
         };
-        tell(&current)?;
+        print(&current)?;
         let mut events = EventStream::subscribe_while_read(&self.server, "");
         let mut disconnected = false;
         loop {
@@ -111,7 +111,7 @@ impl Client {
                 Err(failure) => return Err(failure),
             };
             if disconnected || differs(&current, &newest) {
-                tell(&newest)?;
+                print(&newest)?;
             }
             (current, disconnected) = (newest, false);
         }

@@ -7,6 +7,7 @@
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
+use api::calls::List;
 use clap::{Arg, Command};
 use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
@@ -76,15 +77,15 @@ fn candidates(noun: Noun, word: &OsStr) -> Vec<CompletionCandidate> {
 }
 
 fn names(noun: Noun, word: &str) -> Outcome<Vec<String>> {
-    let (path, items, name) = match noun {
+    let (list, items, name) = match noun {
         Noun::Context => {
             return Ok(Contexts::read(&default_path()?)?.contexts.into_keys().collect());
         }
-        Noun::Deployment => ("/deployments", "deployments", "name"),
-        Noun::Node => ("/nodes", "nodes", "fqdn"),
-        Noun::Role => ("/roles", "roles", "name"),
-        Noun::Review => ("/reviews", "reviews", "review"),
-        Noun::Worker => ("/workers", "workers", "name"),
+        Noun::Deployment => (List::Deployments, "deployments", "name"),
+        Noun::Node => (List::Nodes, "nodes", "fqdn"),
+        Noun::Role => (List::Roles, "roles", "name"),
+        Noun::Review => (List::Reviews, "reviews", "review"),
+        Noun::Worker => (List::Workers, "workers", "name"),
     };
     let query = match noun {
         Noun::Review => Query::default(),
@@ -92,7 +93,7 @@ fn names(noun: Noun, word: &str) -> Outcome<Vec<String>> {
         Noun::Worker => Query::default().with("filter", word).with("alive", "true"),
         _ => Query::default().with("filter", word),
     };
-    let page = server()?.get(&query.on(path))?;
+    let page = server()?.get(&query.on(&list.path("")))?;
     let all = page[items].as_array().map(Vec::as_slice).unwrap_or_default();
     Ok(all.iter().map(|item: &Value| value_text(&item[name])).collect())
 }
@@ -129,10 +130,10 @@ mod tests {
         assert_eq!(noun("gantry", "bind", "nodes"), Some(Noun::Node));
         assert_eq!(noun("gantry", "bind", "role"), Some(Noun::Role));
         assert_eq!(noun("deployment", "hold", "name"), Some(Noun::Deployment));
-        assert_eq!(noun("deployment", "create", "name"), None, "a new name");
+        assert_eq!(noun("deployment", "create", "name"), None, "a new name has no completions");
         assert_eq!(noun("review", "approve", "id"), Some(Noun::Review));
         assert_eq!(noun("context", "use", "name"), Some(Noun::Context));
-        assert_eq!(noun("workers", "drain", "worker"), Some(Noun::Worker));
+        assert_eq!(noun("worker", "drain", "worker"), Some(Noun::Worker));
         assert_eq!(noun("gantry", "workers", "worker"), Some(Noun::Worker));
         assert_eq!(noun("proposal", "show", "id"), None);
     }

@@ -200,7 +200,15 @@ pub(crate) fn run(
             )
         }
         Command::List => {
-            let to_json = |(name, context): (&String, &Context)| json!({"name": name, "server": context.server, "by": context.key.kind(), "current": contexts.current.as_ref() == Some(name)});
+            let to_json = |(name, context): (&String, &Context)| {
+                json!(
+                    {
+                        "name": name, "server": context.server, "by": context.key
+                            .kind(), "current": contexts.current
+                            .as_ref() == Some(name)
+                    }
+                )
+            };
             let all: Vec<Value> = contexts.contexts.iter().map(to_json).collect();
             if output.is_document() {
                 return output.document(&Value::Array(all));
@@ -232,7 +240,13 @@ pub(crate) fn run(
         Command::Show { name } => {
             let name = named(&contexts, name.as_deref().or(selected_context))?;
             let context = contexts.named(&name)?;
-            let value = json!({"name": name, "server": context.server, "by": context.key.kind(), "current": contexts.current.as_ref() == Some(&name)});
+            let value = json!(
+                {
+                    "name": name, "server": context.server, "by": context.key
+                        .kind(), "current": contexts.current
+                        .as_ref() == Some(&name)
+                }
+            );
             output.either(
                 &value,
                 &format!("Context {name}: {}, with a {}", context.server, context.key.kind()),
@@ -271,7 +285,7 @@ fn account_name(address: &Address, key: &Key, code: Option<&str>) -> Outcome<Str
              have only passkeys, use a token instead."
         )));
     }
-    Ok(value_text(&server.get("/people/me")?["person"]["name"]))
+    Ok(value_text(&server.show(&api::calls::show_account())?["person"]["name"]))
 }
 
 #[cfg(test)]
@@ -280,8 +294,8 @@ mod tests {
 
     #[test]
     fn link_of_another_server_is_rejected() {
-        let here = Address::parse("http://127.0.0.1:7955", false).unwrap();
-        let given = |text: &str| validated_link(&here, &Secret::new(text)).map(str::to_owned);
+        let address = Address::parse("http://127.0.0.1:7955", false).unwrap();
+        let given = |text: &str| validated_link(&address, &Secret::new(text)).map(str::to_owned);
         for own in ["http://127.0.0.1:7955/sign-in#token=abc", "/sign-in#token=abc", "abc"] {
             assert_eq!(given(own).unwrap(), own);
         }

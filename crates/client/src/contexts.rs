@@ -145,13 +145,13 @@ impl Contexts {
 
     /// The name of a context for this server, preferably the current one.
     pub(crate) fn at(&self, address: &Address) -> Option<&str> {
-        let here = |name: &&String| {
+        let is_for_server = |name: &&String| {
             self.contexts.get(*name).is_some_and(|context| context.server == address.to_string())
         };
         self.current
             .as_ref()
-            .filter(here)
-            .or_else(|| self.contexts.keys().find(here))
+            .filter(is_for_server)
+            .or_else(|| self.contexts.keys().find(is_for_server))
             .map(String::as_str)
     }
 }
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(
             std::fs::read_dir(path.parent().unwrap()).unwrap().count(),
             1,
-            "nothing is left beside it"
+            "no temporary file is left"
         );
         assert_eq!(Contexts::read(&path).unwrap(), two());
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();

@@ -14,7 +14,7 @@ use crate::server::Server;
 
 /// Reports events of the live stream. Without a stream, it reports at a fixed interval.
 pub(crate) struct EventStream {
-    heard: Receiver<StreamItem>,
+    items: Receiver<StreamItem>,
     listens: bool,
 }
 
@@ -54,7 +54,7 @@ impl EventStream {
     }
 
     fn connected(server: &Server, topics: &str) -> (Self, SyncSender<StreamItem>) {
-        let (sender, heard) = sync_channel(64);
+        let (sender, items) = sync_channel(64);
         let (server, topics, listener_sender) = (server.clone(), topics.to_owned(), sender.clone());
         std::thread::spawn(move || {
             let mut after = String::new();
@@ -63,14 +63,14 @@ impl EventStream {
                 std::thread::sleep(POLL_INTERVAL);
             }
         });
-        (Self { heard, listens: false }, sender)
+        (Self { items, listens: false }, sender)
     }
 
     /// Returns after an event, or after `most` at the latest. Without a stream, it returns after
     /// [`POLL_INTERVAL`].
     pub(crate) fn wait(&mut self, most: Duration) -> Outcome {
         let most = if self.listens { most } else { most.min(POLL_INTERVAL) };
-        match self.heard.recv_timeout(most) {
+        match self.items.recv_timeout(most) {
             Ok(StreamItem::Event) => {}
             Ok(other) => return self.handle(&other),
             Err(RecvTimeoutError::Timeout) => return Ok(()),
@@ -81,7 +81,7 @@ impl EventStream {
         }
         std::thread::sleep(BATCH_WINDOW);
         loop {
-            match self.heard.try_recv() {
+            match self.items.try_recv() {
                 Ok(StreamItem::Event) => {}
                 Ok(other) => return self.handle(&other),
                 Err(_) => return Ok(()),
@@ -89,8 +89,8 @@ impl EventStream {
         }
     }
 
-    fn handle(&mut self, heard: &StreamItem) -> Outcome {
-        match heard {
+    fn handle(&mut self, item: &StreamItem) -> Outcome {
+        match item {
             StreamItem::Unread => return Err(Failure::Unread),
             StreamItem::Disconnected => self.listens = false,
             StreamItem::Connected => self.listens = true,
@@ -135,14 +135,14 @@ fn listen(
 pub(crate) fn wait_for_closed_pipe() -> bool {
     let out = std::io::stdout();
     // No events are requested: POLLERR and POLLHUP are always reported.
-    let mut asked = [PollFd::new(out.as_fd(), PollFlags::empty())];
+    let mut polled = [PollFd::new(out.as_fd(), PollFlags::empty())];
     loop {
-        match poll(&mut asked, PollTimeout::NONE) {
+        match poll(&mut polled, PollTimeout::NONE) {
             Err(Errno::EINTR) => {}
             Err(_) => return false,
             Ok(_) => break,
         }
     }
     let closed = PollFlags::POLLERR | PollFlags::POLLHUP;
-    asked.iter().filter_map(|one| one.revents()).any(|events| events.intersects(closed))
+    polled.iter().filter_map(|one| one.revents()).any(|events| events.intersects(closed))
 }

@@ -3,8 +3,8 @@
 //! Invariant: 0 means that the requested state holds, even if there was nothing to change. If the
 //! command matches nothing to act on, it exits with 4, never 0. An empty list is a valid result.
 //!
-//! Only this module defines the codes. Commands without a server also use [`NOT_SO`] and
-//! [`CALLED_WRONGLY`].
+//! Only this module defines the codes. Commands without a server also use [`EXIT_NEGATIVE`] and
+//! [`EXIT_USAGE`].
 
 use std::fmt;
 
@@ -13,9 +13,11 @@ use api::names::INVALID_QUERY_PREFIX;
 use engine::ids::ReviewId;
 
 /// The result is negative, or the command failed.
-pub const NOT_SO: u8 = 1;
+pub const EXIT_NEGATIVE: u8 = 1;
 /// The command line or an input file is invalid, or a file is unreadable.
-pub const CALLED_WRONGLY: u8 = 2;
+pub const EXIT_USAGE: u8 = 2;
+/// The request conflicts with the state of the server.
+const REJECTED: u8 = 5;
 
 pub(crate) const EXIT_CODES: &str = "\
 Commands that use a server exit with one of these codes:
@@ -45,6 +47,8 @@ pub(crate) enum Failure {
     Unreachable(String),
     /// Nothing matches.
     Nothing(String),
+    /// Another change prevents this one. Only the client noticed.
+    Conflict(String),
     /// The server rejected the request.
     Refused(Box<Problem>),
     /// The server rejected query parameters, which come from the command line.
@@ -62,7 +66,7 @@ pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 impl Failure {
     /// The server's answer has an unexpected form. `expectation` describes it, for example
     /// "expected a blueprint".
-    pub(crate) fn unlike(expectation: &str) -> Self {
+    pub(crate) fn invalid_response(expectation: &str) -> Self {
         Self::Unreachable(format!(
             "The server's answer is invalid: {expectation}. Check that gantry and \
             the server have the same version."
@@ -97,8 +101,9 @@ impl Failure {
     pub(crate) fn with_commit_command(self, review: ReviewId) -> Self {
         match self {
             Self::Refused(mut problem) if problem.code == "confirmation_required" => {
-                let asked = problem.errors.iter().find(|finding| finding.at == "name");
-                let name = asked.and_then(|it| it.detail.strip_prefix("Type ")?.strip_suffix('.'));
+                let name_error = problem.errors.iter().find(|finding| finding.at == "name");
+                let name =
+                    name_error.and_then(|it| it.detail.strip_prefix("Type ")?.strip_suffix('.'));
                 problem.detail = format!(
                     "{} Run: gantry review commit {review} --name {}",
                     problem.detail,
@@ -113,10 +118,11 @@ impl Failure {
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Unread => 0,
-            Self::Negative(_) => NOT_SO,
-            Self::Usage(_) | Self::InvalidQuery(_) => CALLED_WRONGLY,
+            Self::Negative(_) => EXIT_NEGATIVE,
+            Self::Usage(_) | Self::InvalidQuery(_) => EXIT_USAGE,
             Self::Unreachable(_) => 3,
             Self::Nothing(_) => 4,
+            Self::Conflict(_) => REJECTED,
             Self::Refused(problem) => refused(problem),
             Self::NotSignedIn(_) => 6,
             Self::TimedOut(_) => 124,
@@ -141,7 +147,7 @@ fn refused(problem: &Problem) -> u8 {
         (401, _) | (403, "forbidden" | "not_a_reviewer") => 6,
         (404, _) => 4,
         (500.., _) => 3,
-        _ => 5,
+        _ => REJECTED,
     }
 }
 
@@ -153,6 +159,7 @@ impl fmt::Display for Failure {
             | Self::Usage(text)
             | Self::Unreachable(text)
             | Self::Nothing(text)
+            | Self::Conflict(text)
             | Self::NotSignedIn(text)
             | Self::TimedOut(text) => f.write_str(text),
             Self::Refused(problem) | Self::InvalidQuery(problem) => {
@@ -206,9 +213,13 @@ mod tests {
 
     #[test]
     fn every_failure_has_its_exit_code() {
-        assert_eq!(code(403, "author"), 5, "a rule of the gate");
-        assert_eq!(code(403, "forbidden"), 6, "a permission");
-        assert_eq!(code(403, "not_a_reviewer"), 6, "a permission, too");
+        assert_eq!(code(403, "author"), 5, "a rule of the gate exits with 5");
+        assert_eq!(code(403, "forbidden"), 6, "a missing permission exits with 6");
+        assert_eq!(
+            code(403, "not_a_reviewer"),
+            6,
+            "a missing reviewer permission exits with 6, too"
+        );
         let into_usage_error = |status| {
             Failure::Refused(Box::new(Problem::new(status, "x", "No", "Because.")))
                 .into_usage_error()
@@ -223,12 +234,12 @@ mod tests {
         assert_eq!(
             query.to_string(),
             "No: sort: unknown sort order \"nope\".",
-            "without the part about the URL"
+            "the advice about the URL is left out"
         );
         assert_eq!(
             into_usage_error(400).as_json()["status"],
             400,
-            "JSON has the server's own text"
+            "JSON has the status of the server"
         );
         assert_eq!(
             (into_usage_error(409).code(), into_usage_error(404).code()),
@@ -246,12 +257,16 @@ mod tests {
             (Failure::Usage(text("")), 2),
             (Failure::Unreachable(text("")), 3),
             (Failure::Nothing(text("")), 4),
+            (Failure::Conflict(text("")), 5),
             (Failure::NotSignedIn(text("")), 6),
             (Failure::TimedOut(text("")), 124),
         ];
         for (failure, number) in ends {
             assert_eq!(failure.code(), number, "{failure:?}");
-            assert!(EXIT_CODES.contains(&format!("{number}  ")), "{number} is documented");
+            assert!(
+                EXIT_CODES.contains(&format!("{number}  ")),
+                "the help does not document exit code {number}"
+            );
         }
     }
 

@@ -39,7 +39,9 @@ pub(crate) enum Jig {
 
 pub(crate) fn jig(client: &Client, command: &Jig) -> Outcome {
     match command {
-        Jig::List { again } => client.show(*again, || client.server.get("/jigs"), jigs_text),
+        Jig::List { again } => {
+            client.show(*again, || client.server.show(&api::calls::jigs()), jigs_text)
+        }
         Jig::On { jig, propose } => switch(client, jig, true, propose),
         Jig::Off { jig, propose } => switch(client, jig, false, propose),
     }
@@ -50,12 +52,12 @@ fn switch(client: &Client, jig: &JigName, active: bool, propose: &ProposeArgs) -
     let current = apply::current(server, "system")?;
     let known: Vec<JigView> = match current.board.proposal {
         Some(_) => current.board.jigs.clone(),
-        None => server.read("/jigs")?,
+        None => server.read(&api::calls::jigs().url())?,
     };
     let is_so = known.iter().any(|known| known.jig == *jig && known.active == active);
     let step = || Step {
         edit: edit::ActivateJig { jig: jig.clone(), active }.into(),
-        says: format!("* jig {jig}: {}", if active { "on" } else { "off" }),
+        summary: format!("* jig {jig}: {}", if active { "on" } else { "off" }),
     };
     let steps: Vec<Step> = (!is_so).then(step).into_iter().collect();
     apply::propose_one(client, &current, &steps, propose)

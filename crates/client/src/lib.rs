@@ -49,14 +49,16 @@ mod workers;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use api::views::graph::GraphOptions;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args as _, FromArgMatches as _, Subcommand, ValueEnum as _};
 
 pub use audit::{Audit, AuditChain, AuditExport, AuditList};
 pub use completion::complete;
 pub use contexts::config_folder;
-pub use exit::{CALLED_WRONGLY, NOT_SO};
+pub use exit::{EXIT_NEGATIVE, EXIT_USAGE};
+pub use workers::WorkerCommand;
 
 use client::Client;
 use contexts::{Contexts, Secret, ServerSettings};
@@ -92,7 +94,7 @@ pub enum Command {
     Unbind(proposals::apply::Unbind),
     /// Propose the changes that files declare
     Apply(proposals::apply::Apply),
-    /// Show the changes that `apply` would propose; exits 0 for none, 1 for some
+    /// Show how files differ from the target; exits 0 for no difference, 1 for some
     Diff(proposals::apply::FileArgs),
     /// Print a deployment as a file that `apply` accepts
     Export(proposals::export::Export),
@@ -115,9 +117,10 @@ pub enum Command {
     /// Show and cancel runs
     #[command(subcommand)]
     Run(runs::Run),
-    /// Propose to run applied steps again: of noderoles, of roles of a deployment, or all stale steps
+    /// Propose to run applied steps again: of noderoles, of roles of a deployment, or all stale
+    /// steps
     Rerun(runs::rerun::Rerun),
-    /// Retry failed steps of a deployment, a blueprint or a node
+    /// Retry failed steps: of a deployment, a blueprint, a node or a role, or all
     Retry(runs::rerun::Retry),
     /// Print a run's log; exits with the run's result
     Logs(runs::logs::Logs),
@@ -129,8 +132,9 @@ pub enum Command {
     Role(catalog::roles::Role),
     /// Show workers
     Workers(workers::Workers),
-    /// Show the background tasks of servers and workers, failing ones first
-    BackgroundTasks(background_tasks::BackgroundTasks),
+    /// Show the background tasks of servers and workers
+    #[command(subcommand)]
+    BackgroundTask(background_tasks::BackgroundTask),
     /// Manage people, their permissions and sign-in links
     #[command(subcommand)]
     Person(people::Person),
@@ -195,7 +199,10 @@ struct Options {
 impl Options {
     /// The options before and after the command. clap copies those before it to the command.
     fn of(matches: &ArgMatches) -> Outcome<Self> {
-        let below = matches.subcommand().map_or(matches, |(_, matches)| matches);
+        let mut below = matches.subcommand().map_or(matches, |(_, matches)| matches);
+        if let Some((WORKER, worker)) = matches.subcommand() {
+            below = worker.subcommand().map_or(below, |(_, matches)| matches);
+        }
         let options =
             Self::from_arg_matches(below).map_err(|error| Failure::Usage(error.to_string()))?;
         if options.context.is_some() && options.server.is_some() {
@@ -225,6 +232,10 @@ impl Options {
     }
 }
 
+const WORKER: &str = "worker";
+/// The commands of [`WorkerCommand`].
+const WORKER_COMMANDS: [&str; 2] = ["drain", "resume"];
+
 /// Adds the options of all client commands to the program.
 #[must_use]
 pub fn with_options(program: clap::Command) -> clap::Command {
@@ -234,7 +245,15 @@ pub fn with_options(program: clap::Command) -> clap::Command {
     let add_options = |program: clap::Command, name: &String| {
         program.mut_subcommand(name, |command| with_aliases(Options::augment_args(command)))
     };
-    let program = names.iter().fold(program, add_options);
+    let mut program = names.iter().fold(program, add_options);
+    // The worker process itself has no such options.
+    for name in WORKER_COMMANDS {
+        if program.find_subcommand(WORKER).is_some() {
+            program = program.mut_subcommand(WORKER, |worker| {
+                worker.mut_subcommand(name, Options::augment_args)
+            });
+        }
+    }
     // Not global here, because the other commands have no such options.
     program.args(option_args().into_iter().map(|arg| arg.global(false)))
 }
@@ -254,6 +273,7 @@ fn command_names() -> Vec<String> {
 /// Adds plural and short names.
 fn with_aliases(command: clap::Command) -> clap::Command {
     let aliases: &[&'static str] = match command.get_name() {
+        "background-task" => &["background-tasks"],
         "barclamp" => &["barclamps"],
         "blueprint" => &["blueprints"],
         "context" => &["contexts"],
@@ -292,11 +312,12 @@ fn option_args() -> Vec<clap::Arg> {
 /// # Errors
 /// If they are not.
 pub fn check_options(matches: &ArgMatches, program: &mut clap::Command) -> Result<(), clap::Error> {
-    let Some((name, _)) = matches.subcommand() else { return Ok(()) };
+    let Some((name, below)) = matches.subcommand() else { return Ok(()) };
     let is_given = |arg: &clap::Arg| {
         matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
     };
-    if command_names().iter().any(|known| known == name) {
+    let is_worker_command = name == WORKER && below.subcommand().is_some();
+    if is_worker_command || command_names().iter().any(|known| known == name) {
         return Ok(());
     }
     let Some(given) = option_args().into_iter().find(is_given) else { return Ok(()) };
@@ -315,9 +336,18 @@ pub fn run(command: &Command, matches: &ArgMatches, program: clap::Command) -> E
 
 /// Runs an audit command that needs a server.
 pub fn run_audit(command: &Audit, matches: &ArgMatches) -> ExitCode {
+    run_on_server(matches, |client| audit::audit(client, command))
+}
+
+/// Runs a command below `gantry worker` that needs a server.
+pub fn run_worker_command(command: &WorkerCommand, matches: &ArgMatches) -> ExitCode {
+    run_on_server(matches, |client| workers::change_worker(client, command))
+}
+
+fn run_on_server(matches: &ArgMatches, command: impl Fn(&Client) -> Outcome) -> ExitCode {
     match Options::of(matches) {
         Ok(options) => {
-            let done = client(&options).and_then(|(client, _)| audit::audit(&client, command));
+            let done = client(&options).and_then(|(client, _)| command(&client));
             end(done, options.format())
         }
         Err(failure) => end(Err(failure), Format::Text),
@@ -326,13 +356,26 @@ pub fn run_audit(command: &Audit, matches: &ArgMatches) -> ExitCode {
 
 /// Ends after an invalid command line or a request for help. With `--output json` or `yaml`, the
 /// error is a document like all others.
-pub fn usage_error(error: &clap::Error, line: &[OsString]) -> ExitCode {
+pub fn usage_error(mut error: clap::Error, line: &[OsString]) -> ExitCode {
+    remove_unlikely_suggestion(&mut error);
     let format = wanted_format(line);
     if !error.use_stderr() || !matches!(format, Format::Json | Format::Yaml) {
         error.exit()
     }
     let text = error.to_string();
     end(Err(Failure::Usage(text.trim_start_matches("error: ").trim_end().to_owned())), format)
+}
+
+/// Removes the suggestion of another option if it is not similar enough to be a typing error.
+fn remove_unlikely_suggestion(error: &mut clap::Error) {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.trim_start_matches('-')),
+        _ => None,
+    };
+    let words = text(ContextKind::InvalidArg).zip(text(ContextKind::SuggestedArg));
+    if words.is_some_and(|(given, known)| names::near(given, [known]).is_empty()) {
+        error.remove(ContextKind::SuggestedArg);
+    }
 }
 
 /// The format that an invalid command line asks for, as far as that can be determined.
@@ -411,7 +454,10 @@ fn done(command: &Command, options: &Options, program: clap::Command) -> Outcome
         }
         Command::Me => people::me(client),
         Command::Overview(show) => overview::overview(client, show),
-        Command::Graph(wanted) => deployments::graph::graph(client, "/graph", wanted),
+        Command::Graph(args) => {
+            let graph = api::calls::cluster_graph(&GraphOptions::default());
+            deployments::graph::graph(client, &graph, args)
+        }
         Command::Deployment(command) => deployments::deployment(client, command),
         Command::Node(command) => nodes::node(client, command),
         Command::Noderole(command) => nodes::noderoles::noderole(client, command),
@@ -432,7 +478,7 @@ fn done(command: &Command, options: &Options, program: clap::Command) -> Outcome
         Command::Role(command) => catalog::roles::role(client, command),
         Command::Search(args) => search::search(client, args),
         Command::Workers(args) => workers::workers(client, args),
-        Command::BackgroundTasks(args) => background_tasks::background_tasks(client, args),
+        Command::BackgroundTask(args) => background_tasks::background_task(client, args),
         Command::Person(command) => people::person(client, command),
         Command::Service(command) => people::services::service(client, command),
         Command::Token(command) => people::tokens::token(client, command),

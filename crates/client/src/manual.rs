@@ -22,8 +22,8 @@ pub(crate) struct Man {
 }
 
 /// Prints the registration of the program as its own completer.
-pub(crate) fn completions(output: OutputFormat, wanted: &Completions) -> Outcome {
-    output.raw(&registration(wanted.shell)?)
+pub(crate) fn completions(output: OutputFormat, args: &Completions) -> Outcome {
+    output.raw(&registration(args.shell)?)
 }
 
 fn registration(shell: Shell) -> Outcome<String> {
@@ -36,18 +36,18 @@ fn registration(shell: Shell) -> Outcome<String> {
 }
 
 /// Writes a page for each command, for example `gantry-node-list.1`.
-pub(crate) fn man(output: OutputFormat, wanted: &Man, command: clap::Command) -> Outcome {
+pub(crate) fn man(output: OutputFormat, args: &Man, command: clap::Command) -> Outcome {
     let wrong = |path: &Path, error: std::io::Error| {
         Failure::Usage(format!("Cannot write {}: {error}.", path.display()))
     };
-    std::fs::create_dir_all(&wanted.folder).map_err(|error| wrong(&wanted.folder, error))?;
+    std::fs::create_dir_all(&args.folder).map_err(|error| wrong(&args.folder, error))?;
     let mut command = command.disable_help_subcommand(true);
     command.build();
     let mut count = 0;
-    write(&command, &wanted.folder, &mut count).map_err(|error| wrong(&wanted.folder, error))?;
+    write(&command, &args.folder, &mut count).map_err(|error| wrong(&args.folder, error))?;
     output.either(
         &serde_json::json!({"pages": count}),
-        &format!("Wrote {count} pages to {}.", wanted.folder.display()),
+        &format!("Wrote {count} pages to {}.", args.folder.display()),
     )
 }
 
@@ -79,11 +79,11 @@ mod tests {
     #[test]
     fn every_command_has_a_manual_page() {
         let folder = tempfile::tempdir().unwrap();
-        let wanted = Man { folder: folder.path().join("man") };
-        man(OutputFormat::new(crate::output::Format::Json), &wanted, Program::command()).unwrap();
+        let args = Man { folder: folder.path().join("man") };
+        man(OutputFormat::new(crate::output::Format::Json), &args, Program::command()).unwrap();
         for page in ["gantry.1", "gantry-node.1", "gantry-node-token-create.1", "gantry-converge.1"]
         {
-            let text = std::fs::read_to_string(wanted.folder.join(page)).unwrap();
+            let text = std::fs::read_to_string(args.folder.join(page)).unwrap();
             assert!(text.contains(".SH NAME"), "{page}: {text}");
         }
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {

@@ -4,17 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use engine::cluster::{NoderoleKey, phantom};
-use engine::ids::{BlueprintNumber, Fqdn, NodeId, NoderoleId, NumberError};
-use engine::plan::resolve::nearest;
+use engine::ids::{
+    BlueprintNumber, DeploymentName, Fqdn, NodeId, NoderoleId, NumberError, PersonId,
+};
+use engine::suggestion::nearest;
 use serde_json::Value;
+use uuid::Uuid;
 
+use api::calls::{self, List};
 use api::deployments::{DeploymentDeclaration, DeploymentPage, DeploymentSummary};
 use api::nodes::{NodePage, NodeSummary};
 
-use crate::address::{Query, part};
+use crate::address::Query;
 use crate::exit::{Failure, Outcome};
 use crate::output::value_text;
-use crate::server::Server;
+use crate::server::{Server, parse_answer};
 
 /// Up to this many names are resolved with one request each. For more, a list with many items per
 /// page is cheaper.
@@ -38,8 +42,18 @@ pub(crate) fn from_one<N: FromStr + PartialOrd + From<u8>>(text: &str) -> Result
     number.ok_or_else(|| "must be a whole number of at least 1".to_owned())
 }
 
+/// Parses the name or id of a deployment, which the server then looks up.
+pub(crate) fn deployment_path(name: &str) -> Outcome<DeploymentName> {
+    DeploymentName::parse(name).map_err(|error| {
+        Failure::Nothing(format!(
+            "Deployment {name:?} does not exist: {error}.\nList all deployments with `gantry \
+             deployment list`."
+        ))
+    })
+}
+
 pub(crate) fn deployment(server: &Server, name: &str) -> Outcome<DeploymentSummary> {
-    named(name, |query| server.read(&query.on("/deployments")))
+    named(name, |query| server.read(&query.on(&List::Deployments.path(""))))
 }
 
 /// The deployments with these names, or all. Fails if one does not exist. Many names are resolved
@@ -55,7 +69,7 @@ pub(crate) fn deployments(
     let mut all = Vec::new();
     pages(
         Query::default(),
-        |query| server.read(&query.on("/deployments")),
+        |query| server.read(&query.on(&List::Deployments.path(""))),
         |page| {
             all.extend(page);
             true
@@ -119,7 +133,7 @@ pub(crate) fn find_nodes<'n>(
     names: &BTreeSet<&'n str>,
 ) -> Outcome<BTreeMap<&'n str, NodeLookup>> {
     let mut found = match names.len() > MAX_SINGLE_LOOKUPS {
-        true => listed(names, |query| server.read(&query.on("/nodes")))?,
+        true => listed(names, |query| server.read(&query.on(&List::Nodes.path(""))))?,
         false => BTreeMap::new(),
     };
     for name in names {
@@ -204,7 +218,7 @@ fn common_prefix(names: &BTreeSet<&str>) -> String {
 
 fn find_node(server: &Server, name: &str) -> Outcome<NodeLookup> {
     if name.parse::<NodeId>().is_ok() {
-        let view: api::nodes::NodeView = server.read(&format!("/nodes/{}", part(name)))?;
+        let view: api::nodes::NodeView = server.read(&calls::show_node(name).url())?;
         return find_node(server, &view.fqdn);
     }
     if let Some(of) = phantom::deployment_of(name) {
@@ -225,7 +239,7 @@ fn find_node(server: &Server, name: &str) -> Outcome<NodeLookup> {
     let mut candidates: Vec<NodeSummary> = Vec::new();
     let mut query = Query::default().with("filter", name);
     loop {
-        let page: NodePage = server.read(&query.on("/nodes"))?;
+        let page: NodePage = server.read(&query.on(&List::Nodes.path("")))?;
         // A full name is unambiguous at once; a first label only once all nodes are read.
         if let Some(found) = page.nodes.iter().find(|node| node.fqdn == name) {
             return Ok(Ok(found.clone()));
@@ -250,18 +264,18 @@ fn missing_node(name: &str, near: &str) -> String {
 
 /// The phantom node of a deployment. The list of nodes does not have it.
 fn phantom_node(server: &Server, of: &DeploymentSummary) -> Outcome<NodeSummary> {
-    let path = format!("/deployments/{}/declaration", part(of.name.as_str()));
-    let declared: DeploymentDeclaration = server.read(&path)?;
+    let declared: DeploymentDeclaration = server.read(&calls::export(&of.name).url())?;
     Ok(NodeSummary {
         id: declared.phantom,
         fqdn: phantom::fqdn(of.id).to_string(),
         deployment: of.name.clone(),
+        deployment_id: of.id,
         alive: true,
         available: true,
         transport: String::new(),
-        unreached: None,
+        error: None,
         steps: of.steps,
-        record: false,
+        record_only: false,
     })
 }
 
@@ -274,7 +288,8 @@ fn suggest_nodes(server: &Server, name: &str, candidates: &[NodeSummary]) -> Out
     }
     let label = label(name);
     let prefix: String = label.chars().take(label.chars().count().div_ceil(2)).collect();
-    let page: NodePage = server.read(&Query::default().with("filter", prefix).on("/nodes"))?;
+    let page: NodePage =
+        server.read(&Query::default().with("filter", prefix).on(&List::Nodes.path("")))?;
     let labels = page.nodes.iter().flat_map(|node| [node.fqdn.as_str(), self::label(&node.fqdn)]);
     Ok(near(name, labels))
 }
@@ -298,10 +313,10 @@ pub(crate) fn noderole_on_node(server: &Server, text: &str) -> Outcome<(NodeId, 
 }
 
 /// Finds a person by name or id.
-pub(crate) fn person(server: &Server, name: &str) -> Outcome<String> {
+pub(crate) fn person(server: &Server, name: &str) -> Outcome<PersonId> {
     let Lookup { found, near } = look_up(
         server,
-        ("/people", "people", "after"),
+        (&List::People.path(""), "people", "after"),
         Query::default().with("filter", name),
         name,
     )?;
@@ -310,14 +325,14 @@ pub(crate) fn person(server: &Server, name: &str) -> Outcome<String> {
             "Person {name:?} does not exist{near}.\nList all people with `gantry person list`."
         ))
     };
-    found.ok_or_else(none)
+    Ok(PersonId(found.ok_or_else(none)?))
 }
 
 /// Finds a worker by name or id.
-pub(crate) fn worker(server: &Server, name: &str) -> Outcome<String> {
+pub(crate) fn worker(server: &Server, name: &str) -> Outcome<Uuid> {
     let Lookup { found, near } = look_up(
         server,
-        ("/workers", "workers", "before"),
+        (&List::Workers.path(""), "workers", "before"),
         Query::default().with("filter", name),
         name,
     )?;
@@ -331,7 +346,7 @@ pub(crate) fn worker(server: &Server, name: &str) -> Outcome<String> {
 
 /// The id of a name, or a suggestion for an unknown name.
 struct Lookup {
-    found: Option<String>,
+    found: Option<Uuid>,
     near: String,
 }
 
@@ -342,18 +357,16 @@ fn look_up(
     mut query: Query,
     name: &str,
 ) -> Outcome<Lookup> {
-    if name.parse::<uuid::Uuid>().is_ok() {
-        return Ok(Lookup { found: Some(name.to_owned()), near: String::new() });
+    if let Ok(id) = name.parse() {
+        return Ok(Lookup { found: Some(id), near: String::new() });
     }
     let mut others = Vec::new();
     loop {
         let page = server.get(&query.on(path))?;
         let all = page[items].as_array().map(Vec::as_slice).unwrap_or_default();
         if let Some(found) = all.iter().find(|lookup| lookup["name"] == name) {
-            return Ok(Lookup {
-                found: found["id"].as_str().map(str::to_owned),
-                near: String::new(),
-            });
+            let id = parse_answer(&found["id"], "expected an id")?;
+            return Ok(Lookup { found: Some(id), near: String::new() });
         }
         others.extend(all.iter().filter_map(|lookup| lookup["name"].as_str()).map(str::to_owned));
         match &page["next"] {
@@ -375,11 +388,12 @@ mod tests {
         assert_eq!(near("proxi", ["app", "proxy", "runtime"]), " (did you mean proxy?)");
         assert_eq!(near("wob", ["web", "wobs", "database"]), " (did you mean web?)");
         assert_eq!(near("zzzzzz", ["web"]), "");
-        assert_eq!(near("x", ["y"]), "", "one letter is near to every other one");
+        assert_eq!(near("x", ["y"]), "", "names of one letter are never suggested");
     }
 
     fn summary(fqdn: &str) -> NodeSummary {
-        let node = json!({"id": uuid::Uuid::nil(), "fqdn": fqdn, "deployment": "web", "alive": true, "available": true, "transport": "local",
+        let node = json!({"id": Uuid::nil(), "fqdn": fqdn, "deployment": "web",
+            "deployment_id": Uuid::nil(), "alive": true, "available": true, "transport": "local",
             "steps": {"blocked": 0, "todo": 0, "transition": 0, "active": 0, "error": 0}});
         serde_json::from_value(node).unwrap()
     }
@@ -391,24 +405,24 @@ mod tests {
         nodes: &[&str],
         on_page: usize,
     ) -> (BTreeMap<&'n str, NodeLookup>, Vec<String>) {
-        let asked = std::cell::RefCell::new(Vec::new());
+        let requests = std::cell::RefCell::new(Vec::new());
         let ask = |query: &Query| {
-            let behind = asked.borrow().len() * on_page;
-            asked.borrow_mut().push(query.on(""));
+            let behind = requests.borrow().len() * on_page;
+            requests.borrow_mut().push(query.on(""));
             let page = nodes.iter().skip(behind).take(on_page).map(|fqdn| summary(fqdn)).collect();
             let next = (behind + on_page < nodes.len())
                 .then(|| api::listing::Cursor::from("x".to_owned()));
             Ok(NodePage { nodes: page, next })
         };
         let found = listed(&names.iter().copied().collect(), ask).unwrap();
-        (found, asked.into_inner())
+        (found, requests.into_inner())
     }
 
     #[test]
     fn many_names_need_one_request_per_page() {
         let nodes = ["n1.demo", "n2.demo", "n2.edge", "n3.demo"];
-        let (found, asked) = resolved(&["n1", "n2", "n2.edge", "n3.demo", "n4"], &nodes, 2);
-        assert_eq!(asked, ["?filter=n", "?filter=n&after=x"]);
+        let (found, requests) = resolved(&["n1", "n2", "n2.edge", "n3.demo", "n4"], &nodes, 2);
+        assert_eq!(requests, ["?filter=n", "?filter=n&after=x"]);
         let lines: BTreeMap<&str, Result<String, String>> =
             found.into_iter().map(|(name, found)| (name, found.map(|node| node.fqdn))).collect();
         let no = |text: &str| Err(text.to_owned());
@@ -432,19 +446,23 @@ mod tests {
     fn long_list_is_read_partially() {
         let nodes: Vec<String> = (0..100).map(|n| format!("n{n:02}.demo")).collect();
         let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
-        let (found, asked) = resolved(&["n01.demo", "n02", "n99.demo"], &nodes, 1);
+        let (found, requests) = resolved(&["n01.demo", "n02", "n99.demo"], &nodes, 1);
         assert_eq!(
-            (found.into_keys().collect::<Vec<_>>(), asked.len()),
+            (found.into_keys().collect::<Vec<_>>(), requests.len()),
             (vec!["n01.demo"], 3),
-            "others are asked for"
+            "names that are not on the first page are requested separately"
         );
-        let (found, asked) = resolved(&["n01.demo", "n00.demo"], &nodes, 2);
-        assert_eq!((found.len(), asked.len()), (2, 1), "nor than they are found");
-        let id = uuid::Uuid::nil().to_string();
+        let (found, requests) = resolved(&["n01.demo", "n00.demo"], &nodes, 2);
+        assert_eq!(
+            (found.len(), requests.len()),
+            (2, 1),
+            "no more names are requested than were found"
+        );
+        let id = Uuid::nil().to_string();
         assert_eq!(
             resolved(&[&id, "n00", "n01"], &nodes, 100).1,
             ["?filter=n0"],
-            "ids are no names"
+            "ids are not resolved as names"
         );
     }
 }

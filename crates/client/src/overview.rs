@@ -25,7 +25,7 @@ pub(crate) struct Show {
 }
 
 pub(crate) fn overview(client: &Client, show: &Show) -> Outcome {
-    client.show(show.again, || client.server.get("/overview"), overview_text)
+    client.show(show.again, || client.server.show(&api::overview::show_call()), overview_text)
 }
 
 #[derive(Debug, Args)]
@@ -136,17 +136,30 @@ mod tests {
 
     #[test]
     fn overview_has_counts_and_pending_steps() {
-        let view = json!({"blueprint": 3, "enabled": false, "deployments": {"all": 2, "on_hold": 1, "proposed": 0},
+        let view = json!({"blueprint": 3, "enabled": false, "deployments": {"all": 2, "on_hold": 1,
+            "proposed": 0},
             "nodes": {"all": 30, "dead": 2, "maintenance": 0},
-            "steps": {"blocked": 0, "todo": 0, "transition": 0, "active": 5, "error": 1}, "stuck": [],
-            "reviews": {"count": 1, "more": true}, "open_reviews": 2, "commits": [], "queue": {"queued": 0, "running": 4, "oldest": null},
+            "steps": {
+                "blocked": 0,
+                "todo": 0,
+                "transition": 0,
+                "active": 5,
+                "error": 1,
+                "stale": 2,
+                "unchecked": 1
+            }, "stuck": [],
+            "reviews": {"count": 1, "more": true}, "open_reviews": 2, "commits": [], "queue": {
+                "queued": 0,
+                "running": 4,
+                "oldest": null
+            },
             "workers": {"alive": 1, "capacity": 8}, "hours": [], "first_steps": null});
         let text = overview_text(&view, OutputFormat::default());
         for line in [
             "Blueprint 3, execution is off: no steps start\n",
             "  deployments  2, 1 on hold\n",
             "  nodes        30, 2 dead\n",
-            "  steps        1 ERROR, 5 ACTIVE\n",
+            "  steps        1 ERROR, 5 ACTIVE (2 stale, 1 unchecked)\n",
             "  runs         4 running, 0 queued\n",
             "  reviews      2 open, 1+ for you\n",
         ] {

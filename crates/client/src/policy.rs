@@ -79,12 +79,16 @@ impl Change {
 pub(crate) fn policy(client: &Client, args: &PolicyArgs) -> Outcome {
     let Client { server, .. } = client;
     if args.change.is_empty() {
-        return client.show(args.again, || server.get("/policy"), |value, _| outline(value));
+        return client.show(
+            args.again,
+            || server.show(&api::calls::policy()),
+            |value, _| outline(value),
+        );
     }
     let current = apply::current(server, "system")?;
     let old = match &current.board.policy {
         Some(drafted) => drafted.clone(),
-        None => server.read::<PolicyView>("/policy")?.policy,
+        None => server.read::<PolicyView>(&api::calls::policy().url())?.policy,
     };
     let base = match &args.change.file {
         Some(file) => serde_json::from_value(json_of(file)?)
@@ -95,7 +99,7 @@ pub(crate) fn policy(client: &Client, args: &PolicyArgs) -> Outcome {
     let changes: Vec<String> = old.changes(&new).iter().map(ToString::to_string).collect();
     let step = || Step {
         edit: edit::SetPolicy { policy: new.clone() }.into(),
-        says: format!("* approval policy: {}", changes.join(", ")),
+        summary: format!("* approval policy: {}", changes.join(", ")),
     };
     let steps: Vec<Step> = (old != new).then(step).into_iter().collect();
     apply::propose_one(client, &current, &steps, &args.propose)

@@ -53,13 +53,13 @@ fn hunks(lines: &[FileLine]) -> String {
             _ => (number + removed - added, number),
         };
         let of = |mark| hunk.iter().map(|line| i64::from(line.mark == mark)).sum::<i64>();
-        let (here, gone) = (of(LineMark::Added), of(LineMark::Removed));
+        let (new_lines, old_lines) = (of(LineMark::Added), of(LineMark::Removed));
         let same = of(LineMark::Unchanged);
         let range = |start: i64, count: i64| match count {
             0 => format!("{},0", start - 1),
             count => format!("{start},{count}"),
         };
-        let (old, new) = (range(old, same + gone), range(new, same + here));
+        let (old, new) = (range(old, same + old_lines), range(new, same + new_lines));
         text += &format!("@@ -{old} +{new} @@\n");
         for line in hunk {
             let sign = match line.mark {
@@ -69,8 +69,8 @@ fn hunks(lines: &[FileLine]) -> String {
             };
             text += &format!("{sign}{}\n", line.text);
         }
-        added += here;
-        removed += gone;
+        added += new_lines;
+        removed += old_lines;
     }
     text
 }

@@ -20,15 +20,16 @@ pub(crate) struct Search {
 }
 
 pub(crate) fn search(client: &Client, args: &Search) -> Outcome {
-    let place =
-        Query::default().with("q", args.text.as_str()).with("limit", args.limit).on("/search");
+    let call = api::calls::search(&args.text);
+    let place = Query::default().with("limit", args.limit).on(&call.url());
     let results = client.server.get(&place)?;
     let more: Vec<String> =
         results["more"].as_array().into_iter().flatten().map(value_text).collect();
     let mut text = hit_list().text(&results, client.output);
     if !more.is_empty() {
         text.push_str(&format!(
-            "More results of these kinds exist: {}. Use a longer search text, or a higher --limit.\n",
+            "More results of these kinds exist: {}. Use a longer search text, or a higher \
+             --limit.\n",
             more.join(", ")
         ));
     }

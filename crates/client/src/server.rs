@@ -4,8 +4,8 @@
 //! once. PUT, PATCH and DELETE have no key and are sent once; most of them name a version.
 //!
 //! Invariants:
-//! * After a response, the client retries only if the server asks for it: 429, 503, or `in_progress`.
-//!   `Retry-After` has the delay. If the outcome is unknown, a person must check.
+//! * After a response, the client retries only if the server asks for it: 429, 503, or
+//!   `in_progress`. `Retry-After` has the delay. If the outcome is unknown, a person must check.
 //! * With a time limit ([`Server::until`]), no request, wait or retry exceeds it.
 
 use std::io::Read;
@@ -66,14 +66,14 @@ pub(crate) struct ApiResponse {
 
 impl ApiResponse {
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Outcome<T> {
-        let unlike = |error| Failure::unlike(&format!("{error}"));
-        serde_json::from_str(&self.text).map_err(unlike)
+        let invalid_response = |error| Failure::invalid_response(&format!("{error}"));
+        serde_json::from_str(&self.text).map_err(invalid_response)
     }
 }
 
 /// Converts an answer to a wire type. `expectation` describes an answer of another form.
 pub(crate) fn parse_answer<T: DeserializeOwned>(answer: &Value, expectation: &str) -> Outcome<T> {
-    T::deserialize(answer).map_err(|_| Failure::unlike(expectation))
+    T::deserialize(answer).map_err(|_| Failure::invalid_response(expectation))
 }
 
 /// Removes a field from an answer. Null if the field is absent or the answer is no object.
@@ -157,6 +157,21 @@ impl Server {
 
     /// Sends a call and returns the JSON. Its body must be JSON or empty.
     pub(crate) fn call(&self, call: &Call) -> Outcome<Value> {
+        self.request(call, RequestOptions::default())?.read()
+    }
+
+    /// Sends a call at a version, if one was given. Otherwise, at the version of the call.
+    pub(crate) fn call_on(&self, call: &Call, if_match: Option<String>) -> Outcome<Value> {
+        self.request(call, RequestOptions { if_match, ..RequestOptions::default() })?.read()
+    }
+
+    /// Sends a call that reads a resource, and returns the JSON.
+    pub(crate) fn show(&self, call: &Call) -> Outcome<Value> {
+        self.get(&call.url())
+    }
+
+    /// Sends a call. The options take precedence over its body and version.
+    pub(crate) fn request(&self, call: &Call, with: RequestOptions) -> Outcome<ApiResponse> {
         let method = match call.method() {
             api::call::Method::Get => Method::GET,
             api::call::Method::Post => Method::POST,
@@ -164,12 +179,16 @@ impl Server {
             api::call::Method::Patch => Method::PATCH,
             api::call::Method::Delete => Method::DELETE,
         };
-        let body = match call.body() {
+        let own_body = match call.body() {
             api::call::Body::Json(body) => Some(body.clone()),
             api::call::Body::Empty | api::call::Body::File(_) => None,
         };
-        self.ask(&method, &call.path(), &RequestOptions { body, ..RequestOptions::default() })?
-            .read()
+        let with = RequestOptions {
+            body: with.body.or(own_body),
+            if_match: with.if_match.or_else(|| call.if_match()),
+            ..with
+        };
+        self.ask(&method, &call.url(), &with)
     }
 
     /// Sends a request below `/api/v1`, with retries. Returns an error for a rejection.
@@ -423,11 +442,11 @@ mod tests {
 
     /// A server that answers each request with the next of these answers, and then stays silent.
     /// Also returns the requests.
-    fn saying(answers: Vec<String>) -> (Server, Receiver<String>) {
+    fn test_server(answers: Vec<String>) -> (Server, Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address =
             Address::parse(&format!("http://{}", listener.local_addr().unwrap()), false).unwrap();
-        let (sender, asked) = std::sync::mpsc::channel();
+        let (sender, received) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let mut answers = answers.into_iter();
             let mut silent = Vec::new();
@@ -440,7 +459,7 @@ mod tests {
                 }
             }
         });
-        (Server::new(address, None), asked)
+        (Server::new(address, None), received)
     }
 
     /// Reads a whole request. Closing a connection with unread data would reset it and lose the
@@ -461,7 +480,8 @@ mod tests {
     fn answer(status: &str, headers: &str, body: &str) -> String {
         let kind = if status.starts_with('2') { "json" } else { "problem+json" };
         format!(
-            "HTTP/1.1 {status}\r\ncontent-type: application/{kind}\r\ncontent-length: {}\r\nconnection: close\r\n{headers}\r\n{body}",
+            "HTTP/1.1 {status}\r\ncontent-type: application/{kind}\r\ncontent-length: \
+             {}\r\nconnection: close\r\n{headers}\r\n{body}",
             body.len()
         )
     }
@@ -479,9 +499,9 @@ mod tests {
                 &refusal(429, "too_many_requests"),
             )
         };
-        let (server, asked) = saying(vec![busy(), busy(), answer("200 OK", "", "{}")]);
+        let (server, received) = test_server(vec![busy(), busy(), answer("200 OK", "", "{}")]);
         server.post("/x", Value::Null).unwrap();
-        let requests: Vec<String> = asked.try_iter().collect();
+        let requests: Vec<String> = received.try_iter().collect();
         let key = |request: &String| {
             request.lines().find(|line| line.starts_with("idempotency-key")).map(str::to_owned)
         };
@@ -494,20 +514,20 @@ mod tests {
         let never = answer("429 Too Many Requests", "", &refusal(429, "too_many_keys"));
         let long =
             answer("503 Service Unavailable", "retry-after: 3600\r\n", &refusal(503, "busy"));
-        let (server, asked) = saying(vec![never, long, busy()]);
+        let (server, received) = test_server(vec![never, long, busy()]);
         assert_eq!(server.get("/x").unwrap_err().code(), 5);
         assert_eq!(server.get("/x").unwrap_err().code(), 3);
         assert_eq!(
             server.ask(&Method::DELETE, "/x", &RequestOptions::default()).unwrap_err().code(),
             5
         );
-        assert_eq!(asked.try_iter().count(), 3);
+        assert_eq!(received.try_iter().count(), 3);
     }
 
     #[test]
     fn invalid_query_parameter_is_a_usage_error() {
         let wrong = || answer("400 Bad Request", "", &refusal(400, "invalid"));
-        let (server, _asked) = saying((0..5).map(|_| wrong()).collect());
+        let (server, _received) = test_server((0..5).map(|_| wrong()).collect());
         assert_eq!(server.get("/x").unwrap_err().code(), 2);
         assert_eq!(server.read::<Value>("/x").unwrap_err().code(), 2);
         assert_eq!(server.text("/x").unwrap_err().code(), 2);
@@ -515,24 +535,54 @@ mod tests {
         assert_eq!(
             server.post("/x", Value::Null).unwrap_err().code(),
             5,
-            "the rejection is returned"
+            "a rejection of a POST is not a usage error"
         );
     }
 
     #[test]
     fn unknown_outcome_is_not_retried() {
         let nobody_knows = refusal(503, UNKNOWN_OUTCOME);
-        let (server, asked) =
-            saying(vec![answer("503 Service Unavailable", "retry-after: 0\r\n", &nobody_knows)]);
-        assert!(
-            matches!(server.post("/x", Value::Null), Err(Failure::Refused(problem)) if problem.code == UNKNOWN_OUTCOME)
-        );
-        assert_eq!(asked.try_iter().count(), 1);
+        let (server, received) = test_server(vec![answer(
+            "503 Service Unavailable",
+            "retry-after: 0\r\n",
+            &nobody_knows,
+        )]);
+        assert!(matches!(
+            server.post("/x", Value::Null),
+            Err(Failure::Refused(problem)) if problem.code == UNKNOWN_OUTCOME
+        ));
+        assert_eq!(received.try_iter().count(), 1);
+    }
+
+    #[test]
+    fn call_is_sent_with_query_body_and_version() {
+        let node = engine::ids::NodeId(Uuid::nil());
+        let (server, received) = test_server((0..4).map(|_| answer("200 OK", "", "{}")).collect());
+        let maintenance = api::calls::set_maintenance(node, 4, true, "disks");
+        server.call(&maintenance).unwrap();
+        server.call_on(&maintenance, Some("\"5\"".into())).unwrap();
+        server.show(&api::calls::search("n 1")).unwrap();
+        // The body of a call can come from the client, such as files.
+        let body = Some(serde_json::json!({"files": {}}));
+        let with = RequestOptions { body, ..RequestOptions::default() };
+        server.request(&api::calls::import(), with).unwrap();
+        let requests: Vec<String> = received.try_iter().collect();
+        let first = format!("POST /api/v1/nodes/{node}/start-maintenance HTTP/1.1");
+        for (request, parts) in requests.iter().zip([
+            [first.as_str(), "if-match: \"4\"", "{\"reason\":\"disks\"}"],
+            [first.as_str(), "if-match: \"5\"", "{\"reason\":\"disks\"}"],
+            ["GET /api/v1/search?q=n%201 HTTP/1.1", "", ""],
+            ["POST /api/v1/barclamps HTTP/1.1", "", "{\"files\":{}}"],
+        ]) {
+            assert!(parts.iter().all(|part| request.contains(part)), "{parts:?}: {request}");
+        }
+        assert_eq!(requests.len(), 4);
+        assert!(!requests[2].contains("if-match"), "{}", requests[2]);
     }
 
     #[test]
     fn requests_end_at_the_time_limit() {
-        let (server, asked) = saying(vec![answer(
+        let (server, received) = test_server(vec![answer(
             "503 Service Unavailable",
             "retry-after: 30\r\n",
             &refusal(503, "busy"),
@@ -540,8 +590,11 @@ mod tests {
         let begin = Instant::now();
         let soon = || server.until(Some(Instant::now() + Duration::from_millis(300)));
         assert_eq!(soon().get("/x").unwrap_err().code(), 3, "the wait exceeds the time limit");
-        assert!(matches!(soon().get("/x"), Err(Failure::Unreachable(_))), "silence");
+        assert!(
+            matches!(soon().get("/x"), Err(Failure::Unreachable(_))),
+            "a server that does not answer is unreachable"
+        );
         assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
-        assert_eq!(asked.try_iter().count(), 2, "no retry after the time limit");
+        assert_eq!(received.try_iter().count(), 2, "no retry after the time limit");
     }
 }

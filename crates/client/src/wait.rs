@@ -6,22 +6,23 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use api::blueprints::{BlueprintView, Progress};
-use api::deployments::DeploymentSummary;
-use api::overview::DeploymentProgress;
+use api::calls;
+use api::deployments::{DeploymentSummary, StepPage, StepSummary};
+use api::overview::{DeploymentProgress, Overview};
 use api::pending::PendingPage;
 use api::reviews::ReviewState;
 use api::runs::StateCounts;
 use clap::{Args, Subcommand, ValueEnum};
 use engine::counting::many;
-use engine::ids::{ReviewId, RunId};
+use engine::ids::{BlueprintNumber, ReviewId, RunId};
 use serde_json::{Value, json};
 
-use crate::address::{Query, part};
+use crate::address::Query;
 use crate::client::Client;
 use crate::exit::{Failure, Outcome};
 use crate::names;
 use crate::output::progress::{TimeoutOption, Watcher};
-use crate::output::{plain, value_text};
+use crate::output::{FIRST, plain, value_text};
 use crate::runs::pending::pending_text;
 use crate::runs::{ended, run_view, state_phrase};
 use crate::server::{Server, parse_answer};
@@ -32,7 +33,7 @@ const REASONS_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
     #[command(subcommand)]
-    what: WaitTarget,
+    target: WaitTarget,
 }
 
 #[derive(Debug, Subcommand)]
@@ -45,7 +46,12 @@ enum WaitTarget {
         #[command(flatten)]
         most: TimeoutOption,
         /// Condition to wait for
-        #[arg(long = "for", value_name = "WHAT", value_enum, default_value_t = Converged::Converged)]
+        #[arg(
+            long = "for",
+            value_name = "WHAT",
+            value_enum,
+            default_value_t = Converged::Converged
+        )]
         _condition: Converged,
     },
     /// Wait until a run ends; exits 1 if it did not succeed
@@ -60,8 +66,13 @@ enum WaitTarget {
         /// Number of the review
         id: ReviewId,
         /// Condition to wait for
-        #[arg(long = "for", value_name = "WHAT", value_enum, default_value_t = ReviewCondition::Open)]
-        wanted: ReviewCondition,
+        #[arg(
+            long = "for",
+            value_name = "WHAT",
+            value_enum,
+            default_value_t = ReviewCondition::Open
+        )]
+        condition: ReviewCondition,
         #[command(flatten)]
         most: TimeoutOption,
     },
@@ -72,7 +83,12 @@ enum WaitTarget {
         #[command(flatten)]
         most: TimeoutOption,
         /// Condition to wait for
-        #[arg(long = "for", value_name = "WHAT", value_enum, default_value_t = Converged::Converged)]
+        #[arg(
+            long = "for",
+            value_name = "WHAT",
+            value_enum,
+            default_value_t = Converged::Converged
+        )]
         _condition: Converged,
     },
 }
@@ -107,10 +123,12 @@ pub(crate) struct Converge {
 }
 
 pub(crate) fn wait(client: &Client, wait: &Wait) -> Outcome {
-    match &wait.what {
+    match &wait.target {
         WaitTarget::Blueprint { number, most, .. } => wait_for_blueprint(client, *number, *most),
         WaitTarget::Run { id, most } => wait_for_run(client, *id, *most),
-        WaitTarget::Review { id, wanted, most } => wait_for_review(client, *id, *wanted, *most),
+        WaitTarget::Review { id, condition, most } => {
+            wait_for_review(client, *id, *condition, *most)
+        }
         WaitTarget::Deployment { name, most, .. } => {
             wait_for_deployments(client, std::slice::from_ref(name), false, *most)
         }
@@ -128,21 +146,24 @@ fn wait_for_blueprint(client: &Client, number: i64, most: TimeoutOption) -> Outc
     let output = client.output;
     let mut watch = Watcher::new(&client.server, most, "");
     let mut deployment = None;
+    let mut counts = StateCounts::default();
     loop {
-        let value = watch.ask(|server| server.get(&format!("/blueprints/{number}")))?;
+        let value =
+            watch.ask(|server| server.show(&calls::show_blueprint(BlueprintNumber(number))))?;
         if let Some(value) = value {
             let view: BlueprintView = parse_answer(&value, "expected a blueprint")?;
             watch.shows(&view.steps);
+            counts = view.steps;
             deployment = view.blueprint.deployment;
             let has_no_steps = view.steps == StateCounts::default();
             match view.progress {
                 Progress::Converged if has_no_steps => {
                     watch.end();
-                    let why = format!(
+                    let message = format!(
                         "Blueprint {number} has no steps of its own. It changed none, or later \
                          blueprints run all of them again."
                     );
-                    return Err(Failure::Nothing(why));
+                    return Err(Failure::Nothing(message));
                 }
                 Progress::Converged => {
                     watch.end();
@@ -156,7 +177,7 @@ fn wait_for_blueprint(client: &Client, number: i64, most: TimeoutOption) -> Outc
                 }
                 Progress::Stuck => {
                     watch.end();
-                    output.either(&value, &stuck(deployment.as_deref(), client)?)?;
+                    output.either(&value, &stuck(deployment.as_deref(), &counts, client)?)?;
                     return Err(Failure::Negative(format!(
                         "Blueprint {number} is stuck: all remaining steps need a person."
                     )));
@@ -164,23 +185,84 @@ fn wait_for_blueprint(client: &Client, number: i64, most: TimeoutOption) -> Outc
                 Progress::InProgress => {}
             }
         }
-        watch
-            .next()
-            .map_err(|failure| add_pending_reasons(failure, deployment.as_deref(), client))?;
+        watch.next().map_err(|failure| {
+            add_pending_reasons(failure, deployment.as_deref(), &counts, client)
+        })?;
     }
 }
 
-/// Reasons of pending steps, in a deployment or in all.
-fn stuck(deployment: Option<&str>, client: &Client) -> Outcome<String> {
+/// Reasons why steps are not converged, in a deployment or in all: the pending steps, then the
+/// ACTIVE steps that are stale or unchecked.
+fn stuck(deployment: Option<&str>, counts: &StateCounts, client: &Client) -> Outcome<String> {
     let query = Query::default().with("deployment", deployment.unwrap_or_default());
     let server = client.server.until(Instant::now().checked_add(REASONS_TIMEOUT));
-    let page: PendingPage = server.read(&query.on("/pending"))?;
-    Ok(pending_text(&page, client.output).trim_end().to_owned())
+    let page: PendingPage = server.read(&query.on(&calls::List::Pending.path("")))?;
+    let mut text = pending_text(&page, client.output);
+    let first = |field: &'static str| -> Outcome<Vec<StepSummary>> {
+        let query = query.clone().with(field, true).with("limit", i64::try_from(FIRST).ok());
+        Ok(server.read::<StepPage>(&query.on(calls::STEPS_PATH))?.steps)
+    };
+    if counts.stale > 0 {
+        text += &stale_text(counts.stale, &first("stale")?, deployment);
+    }
+    if counts.unchecked > 0 {
+        let overview: Overview = server.read(&api::overview::show_call().url())?;
+        text += &unchecked_text(counts.unchecked, &first("unchecked")?, overview.enabled);
+    }
+    Ok(text.trim_end().to_owned())
+}
+
+/// The names of the first steps, one per line, and the number of the others.
+fn step_lines(count: i64, first: &[StepSummary]) -> String {
+    let names = first.iter().map(|step| plain(&format!("{}/{}", step.fqdn, step.noderole)));
+    let mut lines: String = names.map(|name| format!("  {name}\n")).collect();
+    let more = count - i64::try_from(first.len()).unwrap_or(i64::MAX);
+    if more > 0 {
+        lines += &format!("  and {more} more\n");
+    }
+    lines
+}
+
+fn stale_text(count: i64, first: &[StepSummary], deployment: Option<&str>) -> String {
+    // The server also counts steps as stale while it compares their input.
+    if first.is_empty() {
+        return format!("{}: Gantry compares the input.\n", many(count, "stale step"));
+    }
+    let place = deployment.map(|name| format!(" --deployment {name}")).unwrap_or_default();
+    format!(
+        "{}: the input changed since the last run.\n{}Propose to run stale steps again: gantry \
+         rerun --stale{place} --reason TEXT\n",
+        many(count, "stale step"),
+        step_lines(count, first)
+    )
+}
+
+fn unchecked_text(count: i64, first: &[StepSummary], enabled: bool) -> String {
+    let action = match first.first() {
+        _ if !enabled => "Execution is off, so no check runs. An operator can turn it on: gantry \
+                          execution on --reason TEXT\n"
+            .to_owned(),
+        Some(step) => format!(
+            "The reason of each: gantry noderole show {}\n",
+            plain(&format!("{}/{}", step.fqdn, step.noderole))
+        ),
+        None => String::new(),
+    };
+    format!(
+        "{}: the check did not pass or is overdue.\n{}{action}",
+        many(count, "unchecked step"),
+        step_lines(count, first)
+    )
 }
 
 /// Adds the pending reasons to a timeout error.
-fn add_pending_reasons(failure: Failure, deployment: Option<&str>, client: &Client) -> Failure {
-    match (failure, stuck(deployment, client)) {
+fn add_pending_reasons(
+    failure: Failure,
+    deployment: Option<&str>,
+    counts: &StateCounts,
+    client: &Client,
+) -> Failure {
+    match (failure, stuck(deployment, counts, client)) {
         (Failure::TimedOut(text), Ok(reasons)) if !reasons.is_empty() => {
             Failure::TimedOut(format!("{text}\n{reasons}"))
         }
@@ -192,7 +274,7 @@ fn wait_for_run(client: &Client, id: RunId, most: TimeoutOption) -> Outcome {
     let output = client.output;
     let mut watch = Watcher::new(&client.server, most, &format!("run:{id}"));
     loop {
-        if let Some(value) = watch.ask(|server| server.get(&format!("/runs/{id}")))? {
+        if let Some(value) = watch.ask(|server| server.show(&calls::show_run(id)))? {
             let view = run_view(&value)?;
             watch.bar.set_message(format!(
                 "{} on {}: {}",
@@ -221,17 +303,17 @@ fn wait_for_run(client: &Client, id: RunId, most: TimeoutOption) -> Outcome {
 fn wait_for_review(
     client: &Client,
     id: ReviewId,
-    wanted: ReviewCondition,
+    condition: ReviewCondition,
     most: TimeoutOption,
 ) -> Outcome {
     let output = client.output;
     let mut watch = Watcher::new(&client.server, most, &format!("review:{id},reviews,blueprints"));
     loop {
-        if let Some(value) = watch.ask(|server| server.get(&format!("/reviews/{id}")))? {
+        if let Some(value) = watch.ask(|server| server.show(&calls::show_review(id)))? {
             let state: ReviewState = parse_answer(&value["state"], "expected a review")?;
             let state_text = value_text(&value["state"]);
             watch.bar.set_message(state_text.clone());
-            match reached(state, wanted) {
+            match reached(state, condition) {
                 Some(true) => {
                     watch.end();
                     return output.either(&value, &format!("Review {id} is {state_text}."));
@@ -239,8 +321,8 @@ fn wait_for_review(
                 Some(false) => {
                     watch.end();
                     return Err(Failure::Negative(format!(
-                        "Review {id} is {state_text}, so the condition can't be met. Details: gantry \
-                         review show {id}"
+                        "Review {id} is {state_text}, so the condition can't be met. Details: \
+                         gantry review show {id}"
                     )));
                 }
                 None => {}
@@ -251,8 +333,8 @@ fn wait_for_review(
 }
 
 /// Whether a review meets the condition, or `None` if it still can.
-fn reached(state: ReviewState, wanted: ReviewCondition) -> Option<bool> {
-    match (state, wanted) {
+fn reached(state: ReviewState, condition: ReviewCondition) -> Option<bool> {
+    match (state, condition) {
         (ReviewState::Committed, _) | (ReviewState::Open, ReviewCondition::Open) => Some(true),
         (ReviewState::Replaced | ReviewState::SentBack | ReviewState::Discarded, _) => Some(false),
         _ => None,
@@ -267,17 +349,18 @@ fn is_empty(counts: &StateCounts) -> bool {
 /// Progress of the deployments whose counts do not show it: if all steps are active, none can be
 /// stuck. The server decides what is stuck, by one rule for blueprints and deployments.
 fn progress_of(server: &Server, these: &[DeploymentSummary]) -> Outcome<Vec<DeploymentProgress>> {
-    let way = |one: &DeploymentSummary| match one.steps.active {
+    let progress = |one: &DeploymentSummary| match one.steps.active {
         active if (StateCounts { active, ..StateCounts::default() }) == one.steps => {
             Ok(DeploymentProgress {
                 deployment: one.name.clone(),
+                deployment_id: one.id,
                 progress: Progress::Converged,
                 steps: one.steps,
             })
         }
-        _ => server.read(&format!("/deployments/{}/progress", part(one.name.as_str()))),
+        _ => server.read(&calls::deployment_progress(&one.name).url()),
     };
-    these.iter().map(way).collect()
+    these.iter().map(progress).collect()
 }
 
 /// The named deployments, or all. Fails at the first that does not exist or has no steps.
@@ -326,6 +409,7 @@ fn wait_for_deployments(
     most: TimeoutOption,
 ) -> Outcome {
     let mut watch = Watcher::new(&client.server, most, "");
+    let mut counts = StateCounts::default();
     loop {
         let all = watch.ask(|server| names::deployments(server, names, all_deployments))?;
         let ways = match all {
@@ -336,7 +420,7 @@ fn wait_for_deployments(
             }
         };
         if let Some(ways) = ways {
-            let mut counts = StateCounts::default();
+            counts = StateCounts::default();
             for one in &ways {
                 add(&mut counts, &one.steps);
             }
@@ -347,7 +431,7 @@ fn wait_for_deployments(
             }
         }
         let one = if let [name] = names { Some(name.as_str()) } else { None };
-        watch.next().map_err(|failure| add_pending_reasons(failure, one, client))?;
+        watch.next().map_err(|failure| add_pending_reasons(failure, one, &counts, client))?;
     }
 }
 
@@ -364,10 +448,21 @@ pub(crate) fn add(all: &mut StateCounts, more: &StateCounts) {
 /// The result once nothing more happens without human action.
 fn settled(client: &Client, these: &[DeploymentProgress]) -> Outcome {
     let output = client.output;
-    let with = |way: Progress| these.iter().filter(move |one| one.progress == way);
+    let with = |progress: Progress| these.iter().filter(move |one| one.progress == progress);
     let stuck_names: Vec<&str> = with(Progress::Stuck).map(|one| one.deployment.as_str()).collect();
+    let has_stale = with(Progress::Stuck).any(|one| one.steps.stale > 0);
+    let has_others = with(Progress::Stuck).any(|one| {
+        StateCounts { active: 0, stale: 0, unchecked: 0, ..one.steps } != StateCounts::default()
+    });
     if output.is_document() {
-        let to_json = |one: &DeploymentProgress| json!({"deployment": one.deployment, "steps": one.steps, "converged": one.progress == Progress::Converged});
+        let to_json = |one: &DeploymentProgress| {
+            json!(
+                {
+                    "deployment": one.deployment, "steps": one.steps,
+                    "converged": one.progress == Progress::Converged
+                }
+            )
+        };
         output.document(&Value::Array(these.iter().map(to_json).collect()))?;
     } else {
         for one in with(Progress::Converged) {
@@ -377,18 +472,26 @@ fn settled(client: &Client, these: &[DeploymentProgress]) -> Outcome {
                 many(one.steps.active, "step")
             ))?;
         }
-        for name in &stuck_names {
+        for one in with(Progress::Stuck) {
+            let name = one.deployment.as_str();
             output.line(&format!("Deployment {name} is stuck."))?;
-            output.line(&stuck(Some(name), client)?)?;
+            output.line(&stuck(Some(name), &one.steps, client)?)?;
         }
     }
     match stuck_names.as_slice() {
         [] => Ok(()),
-        names => Err(Failure::Negative(format!(
-            "Stuck: {}. All remaining steps need a person: see `gantry pending`. After a failed \
-             run, use `gantry noderole retry`, or change the step.",
-            names.join(", ")
-        ))),
+        names => {
+            let mut text =
+                format!("Stuck: {}. All remaining steps need a person.", names.join(", "));
+            if has_others {
+                text += " See `gantry pending`. After a failed run, use `gantry noderole retry`, \
+                    or change the step.";
+            }
+            if has_stale {
+                text += " Run stale steps again with `gantry rerun --stale`.";
+            }
+            Err(Failure::Negative(text))
+        }
     }
 }
 
@@ -402,7 +505,8 @@ mod tests {
 
     fn deployment(name: &str, steps: StateCounts) -> DeploymentSummary {
         serde_json::from_value(
-            json!({"id": uuid::Uuid::nil(), "name": name, "depth": 1, "nodes": 0, "steps": steps, "proposal": null,
+            json!({"id": uuid::Uuid::nil(), "name": name, "depth": 1, "nodes": 0, "steps": steps,
+                "proposal": null,
             "review": null, "blueprint": 1}),
         )
         .unwrap()
@@ -430,6 +534,33 @@ mod tests {
             (Err(4), Err(4), Err(4))
         );
         assert_eq!(chosen(Vec::new(), &[], true).map_err(|failure| failure.code()).err(), Some(4));
+    }
+
+    #[test]
+    fn stale_and_unchecked_steps_are_named_with_action() {
+        let step = |node: &str| -> StepSummary {
+            serde_json::from_value(json!({"id": uuid::Uuid::nil(), "noderole": "reporter",
+                "action": "run",
+                "node": uuid::Uuid::nil(), "fqdn": node, "deployment": "web",
+                "deployment_id": uuid::Uuid::nil(),
+                "state": "active", "since": "2026-09-21T14:13:20Z", "stale": true, "generation": 3,
+                "error": null}))
+            .unwrap()
+        };
+        assert_eq!(
+            stale_text(13, &[step("n3"), step("n4")], Some("web")),
+            "13 stale steps: the input changed since the last run.\n  n3/reporter\n  \
+             n4/reporter\n  and 11 more\nPropose to run stale steps again: gantry rerun --stale \
+             --deployment web --reason TEXT\n"
+        );
+        let off = unchecked_text(1, &[step("n3")], false);
+        assert_eq!(
+            off,
+            "1 unchecked step: the check did not pass or is overdue.\n  n3/reporter\nExecution is \
+             off, so no check runs. An operator can turn it on: gantry execution on --reason TEXT\n"
+        );
+        let on = unchecked_text(1, &[step("n3")], true);
+        assert!(on.ends_with("The reason of each: gantry noderole show n3/reporter\n"), "{on}");
     }
 
     #[test]

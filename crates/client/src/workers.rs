@@ -1,13 +1,13 @@
 //! Commands for workers.
 
+use api::calls;
 use api::workers::WorkerView;
 use clap::{Args, Subcommand};
 use engine::counting::many;
 use serde::Deserialize as _;
 use serde_json::Value;
-use uuid::Uuid;
 
-use crate::address::{Query, part};
+use crate::address::Query;
 use crate::args::ReasonArgs;
 use crate::client::{Client, ListOptions};
 use crate::exit::Outcome;
@@ -15,84 +15,92 @@ use crate::names;
 use crate::output::list::{List, word};
 use crate::output::outline::outline;
 use crate::output::{OutputFormat, comma_separated, facts, format_time, plain};
-use crate::server::parse_answer;
 
 /// Workers, which execute runs.
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Workers {
-    #[command(subcommand)]
-    command: Option<WorkerCommand>,
     /// Show only this worker, by name or id
-    #[arg(value_name = "WORKER", conflicts_with_all = ["alive", "phase", "filter", "limit", "all", "sort"])]
+    #[arg(
+        value_name = "WORKER",
+        conflicts_with_all = ["alive", "draining", "phase", "filter", "limit", "all", "sort"]
+    )]
     worker: Option<String>,
     /// Only workers that are alive (true) or only those that are not (false)
     #[arg(long, value_parser = ["true", "false"])]
     alive: Option<String>,
+    /// Only workers that are draining or drained (true) or only those that are not (false)
+    #[arg(long, value_parser = ["true", "false"])]
+    draining: Option<String>,
     /// Only workers in this phase
-    #[arg(long, value_parser = ["none", "welcomed", "integrated", "finalized", "confirmed", "nack"])]
+    #[arg(
+        long,
+        value_parser = ["none", "welcomed", "integrated", "finalized", "confirmed", "nack"]
+    )]
     phase: Option<String>,
     /// Only workers with this text in the name
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
     #[command(flatten)]
-    much: ListOptions,
+    list_options: ListOptions,
 }
 
+/// The commands below `gantry worker` that need a server.
 #[derive(Debug, Subcommand)]
-enum WorkerCommand {
+pub enum WorkerCommand {
     /// Drain a worker: it finishes its runs and takes no further ones
     Drain {
         /// Name or id of the worker
         worker: String,
         #[command(flatten)]
-        because: ReasonArgs,
+        reason: ReasonArgs,
     },
     /// End the drain of a worker: it takes runs again
     Resume {
         /// Name or id of the worker
         worker: String,
         #[command(flatten)]
-        because: ReasonArgs,
+        reason: ReasonArgs,
     },
 }
 
-pub(crate) fn workers(client: &Client, wanted: &Workers) -> Outcome {
-    let change = |worker: &str, drain: bool, because: &ReasonArgs, view: &str| {
-        let id: Uuid =
-            parse_answer(&names::worker(&client.server, worker)?.into(), "expected an id")?;
-        let response = client.server.call(&api::calls::drain(id, drain, &because.reason))?;
-        client.output.either(&response, &format!("Worker {worker} {view}"))
+pub(crate) fn change_worker(client: &Client, command: &WorkerCommand) -> Outcome {
+    let (worker, drain, reason, text) = match command {
+        WorkerCommand::Drain { worker, reason } => {
+            let text = "takes no further runs. It is drained when its last run has ended.";
+            (worker, true, reason, text)
+        }
+        WorkerCommand::Resume { worker, reason } => (worker, false, reason, "takes runs again."),
     };
-    match &wanted.command {
-        Some(WorkerCommand::Drain { worker, because }) => {
-            let view = "takes no further runs. It is drained when its last run has ended.";
-            return change(worker, true, because, view);
-        }
-        Some(WorkerCommand::Resume { worker, because }) => {
-            return change(worker, false, because, "takes runs again.");
-        }
-        None => {}
-    }
-    if let Some(worker) = &wanted.worker {
-        let place = format!("/workers/{}", part(&names::worker(&client.server, worker)?));
-        return client.show(wanted.much.again, || client.server.get(&place), worker_text);
+    let id = names::worker(&client.server, worker)?;
+    let response = client.server.call(&calls::drain(id, drain, &reason.reason))?;
+    client.output.either(&response, &format!("Worker {worker} {text}"))
+}
+
+pub(crate) fn workers(client: &Client, command: &Workers) -> Outcome {
+    if let Some(worker) = &command.worker {
+        let worker = calls::show_worker(names::worker(&client.server, worker)?);
+        return client.show(
+            command.list_options.again,
+            || client.server.show(&worker),
+            worker_text,
+        );
     }
     let query = Query::default()
-        .with("alive", &wanted.alive)
-        .with("phase", &wanted.phase)
-        .with("filter", &wanted.filter);
-    client.list(&worker_list(), &query, &wanted.much)
+        .with("alive", &command.alive)
+        .with("draining", &command.draining)
+        .with("phase", &command.phase)
+        .with("filter", &command.filter);
+    client.list(&worker_list(), &query, &command.list_options)
 }
 
 pub(crate) fn worker_text(response: &Value, output: OutputFormat) -> String {
     let Ok(view) = WorkerView::deserialize(response) else { return outline(response) };
-    let heard = if view.alive { "alive" } else { "not alive" };
+    let liveness = if view.alive { "alive" } else { "not alive" };
     let name = output.heading(&format!("Worker {}:", plain(&view.name)));
     let more = view.leased - i64::try_from(view.runs.len()).unwrap_or(i64::MAX);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let process = view.pid.map(|pid| format!(", process {pid}")).unwrap_or_default();
-    format!("{name} {}, {heard}\n", view.phase.as_str())
+    format!("{name} {}, {liveness}\n", view.phase.as_str())
         + &facts([
             ("reason", view.reason.clone().unwrap_or_default()),
             ("drain", drain_text(&view)),
@@ -129,7 +137,7 @@ fn drain_state(worker: &Value) -> String {
 
 pub(crate) fn worker_list() -> List {
     List {
-        path: "/workers".into(),
+        path: calls::List::Workers.path(""),
         items: "workers",
         cursor: "before",
         columns: &[
@@ -150,15 +158,19 @@ pub(crate) fn worker_list() -> List {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use uuid::Uuid;
 
     use super::*;
 
     #[test]
     fn worker_page_lists_leased_runs() {
         let moment = "2026-09-21T14:13:20Z";
-        let mut view = json!({"id": Uuid::nil(), "name": "w1", "phase": "confirmed", "alive": true, "capacity": 8, "leased": 5,
-            "runs": [7, 8], "jigs": ["noop", "script"], "host": "here", "pid": 12, "version": "0.1.0", "started": moment, "last_heartbeat": moment,
-            "lease_until": moment, "reason": null, "drain": null, "may_drain": {"allowed": true, "reason": null}});
+        let mut view = json!({"id": Uuid::nil(), "name": "w1", "phase": "confirmed", "alive": true,
+            "capacity": 8, "leased": 5,
+            "runs": [7, 8], "jigs": ["noop", "script"], "host": "here", "pid": 12,
+            "version": "0.1.0", "started": moment, "last_heartbeat": moment,
+            "lease_until": moment, "reason": null, "drain": null, "may_drain": {"allowed": true,
+            "reason": null}});
         let text = worker_text(&view, OutputFormat::default());
         for line in [
             "Worker w1: confirmed, alive\n",
@@ -195,7 +207,7 @@ mod tests {
         assert_eq!(
             worker_text(&json!({"of": "another"}), OutputFormat::default()),
             "of: another\n",
-            "printed as an outline"
+            "an unknown answer is printed as an outline"
         );
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 const LOCAL_COMMANDS: [&str; 4] = ["context", "completions", "man", "exit-codes"];
 
 /// REST operations by the commands that use them.
-const COMMANDS: [(&str, &[&str]); 108] = [
+const COMMANDS: [(&str, &[&str]); 111] = [
     ("addNode", &["node add"]),
     ("addNodes", &["node add"]),
     ("addPerson", &["person add", "service add"]),
@@ -26,7 +26,7 @@ const COMMANDS: [(&str, &[&str]); 108] = [
     ("createToken", &["token create"]),
     ("disablePerson", &["person disable"]),
     ("discardProposal", &["proposal discard"]),
-    ("drainWorker", &["workers drain"]),
+    ("drainWorker", &["worker drain"]),
     ("dismissNotices", &["session dismiss-notices"]),
     (
         "editProposal",
@@ -42,6 +42,7 @@ const COMMANDS: [(&str, &[&str]); 108] = [
             "deployment remove-role",
             "deployment use-version",
             "node move",
+            "node expunge",
             "rerun",
             "jig on",
             "jig off",
@@ -84,10 +85,10 @@ const COMMANDS: [(&str, &[&str]); 108] = [
     ("getScript", &["role script"]),
     ("getWorker", &["workers"]),
     ("giveVerdict", &["review approve", "review request-changes", "review reject"]),
-    ("holdDeployment", &["deployment hold", "deployment release"]),
+    ("holdDeployment", &["deployment hold"]),
     ("importBarclamps", &["barclamp import"]),
     ("listAudit", &["audit list"]),
-    ("listBackgroundTasks", &["background-tasks"]),
+    ("listBackgroundTasks", &["background-task list"]),
     ("listBarclamps", &["barclamp list"]),
     ("listBlueprints", &["blueprint list"]),
     ("listDeployments", &["deployment list"]),
@@ -123,7 +124,7 @@ const COMMANDS: [(&str, &[&str]); 108] = [
     ("resetSecondFactor", &["person reset-second-factor"]),
     ("resolveThread", &["review resolve"]),
     ("restoreDeployment", &["deployment restore"]),
-    ("resumeWorker", &["workers resume"]),
+    ("resumeWorker", &["worker resume"]),
     ("retryBlueprint", &["blueprint retry"]),
     ("retryNoderole", &["noderole retry", "retry"]),
     ("revokeNodeToken", &["node token revoke"]),
@@ -131,49 +132,52 @@ const COMMANDS: [(&str, &[&str]); 108] = [
     ("revokeToken", &["token revoke"]),
     ("search", &["search"]),
     ("searchRunLog", &["logs"]),
-    ("setMaintenance", &["node start-maintenance", "node end-maintenance"]),
+    ("startMaintenance", &["node start-maintenance"]),
+    ("endMaintenance", &["node end-maintenance"]),
+    ("releaseDeployment", &["deployment release"]),
     ("setPassword", &["session password"]),
     ("submitProposal", &["proposal submit"]),
-    ("switchExecution", &["execution"]),
+    ("turnExecutionOff", &["execution"]),
+    ("turnExecutionOn", &["execution"]),
     ("undoEdit", &["proposal undo"]),
     ("viewReview", &["review view"]),
 ];
 
 /// REST operations without a command, with the reason.
 const NO_COMMAND: [(&str, &str); 19] = [
-    ("getDocument", "a description for programs: gantry api GET /openapi.json prints it"),
-    (
-        "watch",
-        "what is watched and waited for listens to it: --watch, wait, converge, logs --follow",
-    ),
-    ("createDeployment", "part of what apply does"),
-    ("getDeployment", "deployment list shows it"),
+    ("getDocument", "meant for API clients: gantry api GET /openapi.json prints it"),
+    ("watch", "used by --watch, wait, converge and logs --follow"),
+    ("createDeployment", "part of apply"),
+    ("getDeployment", "shown by deployment list"),
     ("removeDeployment", "an edit of a proposal: proposal edit"),
-    ("confirmTotp", "an authenticator app is set up in a browser"),
-    ("startTotp", "an authenticator app is set up in a browser"),
-    ("getSecondFactor", "part of what me shows"),
+    ("confirmTotp", "only a browser can set up an authenticator app"),
+    ("startTotp", "only a browser can set up an authenticator app"),
+    ("getSecondFactor", "shown by me"),
     ("presentSecondFactor", "part of context add and context sign-in: --code"),
-    ("getSecondFactorOptions", "only a browser answers with a passkey"),
-    ("getPasskeyOptions", "only a browser makes a passkey"),
-    ("registerPasskey", "only a browser makes a passkey"),
-    ("getConfirmationOptions", "only a browser signs with a passkey"),
-    ("confirmPasskey", "only a browser signs with a passkey"),
-    ("getVerdictOptions", "only a browser signs with a passkey"),
-    ("reportBootenv", "a node's word of itself, by a token of its own"),
-    ("reportFacts", "a node's word of itself, by a token of its own"),
-    ("reportShutdown", "a node's word of itself, by a token of its own"),
-    ("reportStartup", "a node's word of itself, by a token of its own"),
+    ("getSecondFactorOptions", "only a browser can use a passkey"),
+    ("getPasskeyOptions", "only a browser can create a passkey"),
+    ("registerPasskey", "only a browser can create a passkey"),
+    ("getConfirmationOptions", "only a browser can sign with a passkey"),
+    ("confirmPasskey", "only a browser can sign with a passkey"),
+    ("getVerdictOptions", "only a browser can sign with a passkey"),
+    ("reportBootenv", "a report of a node about itself, with its own token"),
+    ("reportFacts", "a report of a node about itself, with its own token"),
+    ("reportShutdown", "a report of a node about itself, with its own token"),
+    ("reportStartup", "a report of a node about itself, with its own token"),
 ];
 
 /// Commands that use only operations of other commands.
 const MADE_OF_OTHERS: [(&str, &str); 2] = [
-    ("diff", "boards, catalog and nodes, held against files"),
-    ("api", "any operation, by its method and path"),
+    ("diff", "compares boards, catalog and nodes with files"),
+    ("api", "sends any request by method and path"),
 ];
 
 fn program() -> clap::Command {
     let audit = client::Audit::augment_subcommands(clap::Command::new("audit"));
-    client::Command::augment_subcommands(clap::Command::new("gantry")).subcommand(audit)
+    let worker = client::WorkerCommand::augment_subcommands(clap::Command::new("worker"));
+    client::Command::augment_subcommands(clap::Command::new("gantry"))
+        .subcommand(audit)
+        .subcommand(worker)
 }
 
 /// All commands below this one that have no subcommands or arguments of their own, by full name.
@@ -186,7 +190,7 @@ fn leaves(command: &clap::Command) -> Vec<(String, &clap::Command)> {
 }
 
 /// Commands that need a server.
-fn asking(program: &clap::Command) -> Vec<(String, &clap::Command)> {
+fn request_commands(program: &clap::Command) -> Vec<(String, &clap::Command)> {
     program
         .get_subcommands()
         .filter(|command| !LOCAL_COMMANDS.contains(&command.get_name()))
@@ -203,8 +207,9 @@ fn every_list_and_show_command_has_watch() {
     let is_watched = |command: &clap::Command| {
         command.get_arguments().any(|arg| arg.get_long() == Some("watch"))
     };
-    let found =
-        asking(&program).into_iter().filter(|(path, command)| shows(path) && !is_watched(command));
+    let found = request_commands(&program)
+        .into_iter()
+        .filter(|(path, command)| shows(path) && !is_watched(command));
     assert_eq!(found.map(|(path, _)| path).collect::<Vec<_>>(), Vec::<String>::new());
 }
 
@@ -212,9 +217,13 @@ fn every_list_and_show_command_has_watch() {
 fn book_lists_every_command() {
     let program = program();
     let cli = unlisted(&program, include_str!("../../../docs/cli.md"));
-    assert_eq!(cli, Vec::<String>::new(), "missing in docs/cli.md");
+    assert_eq!(cli, Vec::<String>::new(), "these commands are missing in docs/cli.md");
     let quick = unlisted(&program, include_str!("../../../docs/quick-reference.md"));
-    assert_eq!(quick, Vec::<String>::new(), "missing in docs/quick-reference.md");
+    assert_eq!(
+        quick,
+        Vec::<String>::new(),
+        "these commands are missing in docs/quick-reference.md"
+    );
 }
 
 /// Commands that need a server and are in no row of the chapter's tables.
@@ -226,7 +235,7 @@ fn unlisted(program: &clap::Command, chapter: &'static str) -> Vec<String> {
         chapter.lines().filter(|line| line.starts_with("| `")).map(words).collect();
     let is_named =
         |path: &str| rows.iter().any(|row| path.split(' ').all(|word| row.contains(word)));
-    let found = asking(program).into_iter().filter(|(path, _)| !is_named(path));
+    let found = request_commands(program).into_iter().filter(|(path, _)| !is_named(path));
     found.map(|(path, _)| path).collect()
 }
 
@@ -251,28 +260,32 @@ fn operations(document: &Value) -> BTreeMap<String, &str> {
 #[test]
 fn every_operation_has_a_command_or_reason() {
     let document = document();
-    let there: BTreeSet<&str> = operations(&document).into_values().collect();
+    let documented: BTreeSet<&str> = operations(&document).into_values().collect();
     let with = COMMANDS.iter().map(|(name, _)| *name);
     let listed: Vec<&str> = with.chain(NO_COMMAND.iter().map(|(name, _)| *name)).collect();
     let once: BTreeSet<&str> = listed.iter().copied().collect();
-    assert_eq!(listed.len(), once.len(), "an operation is told twice");
-    let missing: Vec<_> = there.difference(&once).collect();
-    assert!(missing.is_empty(), "no command, and no reason why not: {missing:?}");
-    let unknown: Vec<_> = once.difference(&there).collect();
-    assert!(unknown.is_empty(), "the interface has no such operation: {unknown:?}");
+    assert_eq!(listed.len(), once.len(), "an operation is listed twice");
+    let missing: Vec<_> = documented.difference(&once).collect();
+    assert!(
+        missing.is_empty(),
+        "these operations have neither a command nor a reason for its absence: {missing:?}"
+    );
+    let unknown: Vec<_> = once.difference(&documented).collect();
+    assert!(unknown.is_empty(), "the API does not have these operations: {unknown:?}");
 }
 
 #[test]
 fn every_command_uses_an_operation() {
     let program = program();
-    let there: BTreeSet<String> = asking(&program).into_iter().map(|(path, _)| path).collect();
+    let existing: BTreeSet<String> =
+        request_commands(&program).into_iter().map(|(path, _)| path).collect();
     let of_operations = COMMANDS.iter().flat_map(|(_, commands)| commands.iter().copied());
     let others = MADE_OF_OTHERS.iter().map(|(command, _)| *command);
     let listed: BTreeSet<String> = of_operations.chain(others).map(str::to_owned).collect();
-    let missing: Vec<_> = there.difference(&listed).collect();
-    assert!(missing.is_empty(), "commands that ask nobody knows what: {missing:?}");
-    let unknown: Vec<_> = listed.difference(&there).collect();
-    assert!(unknown.is_empty(), "there is no such command: {unknown:?}");
+    let missing: Vec<_> = existing.difference(&listed).collect();
+    assert!(missing.is_empty(), "these commands are listed without operations: {missing:?}");
+    let unknown: Vec<_> = listed.difference(&existing).collect();
+    assert!(unknown.is_empty(), "these commands do not exist: {unknown:?}");
 }
 
 /// Full name of the parsed command.
@@ -289,7 +302,7 @@ fn command_of(matches: &clap::ArgMatches) -> String {
 fn shown_command_matches_its_operation() {
     let (document, program) = (document(), program());
     let operations = operations(&document);
-    for call in api::calls::samples().expect("names") {
+    for call in api::calls::samples().expect("the samples") {
         let words = std::iter::once("gantry".to_owned()).chain(call.arguments());
         let matches = program.clone().try_get_matches_from(words);
         let command =
@@ -297,10 +310,10 @@ fn shown_command_matches_its_operation() {
         if command == "api" {
             continue;
         }
-        let asked = format!("{} {}", call.method().as_str(), call.path());
+        let request = format!("{} {}", call.method().as_str(), call.path());
         let fits = |place: &str| {
             let (ours, theirs): (Vec<&str>, Vec<&str>) =
-                (asked.split('/').collect(), place.split('/').collect());
+                (request.split('/').collect(), place.split('/').collect());
             ours.len() == theirs.len()
                 && ours
                     .iter()
@@ -311,12 +324,12 @@ fn shown_command_matches_its_operation() {
         let found = operations.iter().filter(|(place, _)| fits(place));
         let found =
             found.min_by_key(|(place, _)| place.matches('{').count()).map(|(_, name)| *name);
-        let name = found.unwrap_or_else(|| panic!("{asked} is no operation"));
+        let name = found.unwrap_or_else(|| panic!("{request} is not an operation"));
         let commands =
             COMMANDS.iter().find(|(known, _)| *known == name).map(|(_, commands)| *commands);
         assert!(
             commands.unwrap_or_default().contains(&command.as_str()),
-            "{name} is not asked by {command}"
+            "{command} does not use the operation {name}"
         );
     }
 }
@@ -390,5 +403,5 @@ fn commands_in_the_book_are_valid() {
         }
     }
     assert_eq!(invalid, Vec::<String>::new());
-    assert!(checked > 30, "only {checked} commands were found");
+    assert!(checked > 30, "found only {checked} commands in the book");
 }

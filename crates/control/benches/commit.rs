@@ -5,7 +5,7 @@
 //! each change re-runs the twenty noderoles of one node. The measured time is the whole commit:
 //! planning, lint, locks, gate and transaction. `GANTRY_BENCH_NODES` sets a smaller size.
 
-#![expect(clippy::unwrap_used, reason = "a benchmark that can’t go on has nothing to say")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that panics has failed")]
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -185,7 +185,7 @@ impl Permits {
     /// Acquires a permit for a person, or for no person (`None`). The caller must not have a
     /// connection.
     pub(crate) async fn acquire(&self, who: Option<PersonId>) -> Result<Permit, Problem> {
-        let asking = who.map(|person| self.ask(person)).transpose()?;
+        let asking = who.map(|person| self.request_permit(person)).transpose()?;
         let any = Arc::clone(&self.asking).try_acquire_owned().map_err(|_| busy())?;
         let permits = async {
             // The person's own permit comes first, so a person beyond their share does not block
@@ -203,7 +203,7 @@ impl Permits {
         Ok(Permit { _one: one, _own_running: own_running, _share: asking, _task: any })
     }
 
-    fn ask(&self, person: PersonId) -> Result<ShareTask, Problem> {
+    fn request_permit(&self, person: PersonId) -> Result<ShareTask, Problem> {
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         let count = shares.get(&person).map_or(0, |share| share.asking);
         if count >= self.max_tasks_per_person {
@@ -254,17 +254,17 @@ mod tests {
         }
         let (second, third) = tokio::join!(work(&permits, || 2), work(&permits, || 3));
         for refused in [second, third] {
-            let problem = refused.expect_err("no permit is free");
+            let problem = refused.expect_err("no free permit");
             assert_eq!((problem.status, problem.again_after.is_some()), (503, true), "{problem:?}");
         }
         // The client of the first task is gone, but the task continues.
         first.abort();
         assert!(first.await.is_err_and(|error| error.is_cancelled()));
         assert_eq!(permits.free.available_permits(), 0);
-        end.send(()).expect("it still accepts requests");
+        end.send(()).expect("the semaphore is open");
         let done = Permits {
             patience: Duration::from_secs(30),
-            ..Arc::into_inner(permits).expect("the only one")
+            ..Arc::into_inner(permits).expect("the only reference")
         };
         assert_eq!(work(&done, || 4).await, Ok(4));
     }
@@ -272,7 +272,7 @@ mod tests {
     #[tokio::test]
     async fn panicking_work_releases_its_permit() {
         let permits = Permits::new(1, 0, Duration::from_secs(30));
-        let wrong: Result<(), Problem> = work(&permits, || panic!("on purpose")).await;
+        let wrong: Result<(), Problem> = work(&permits, || panic!("panic of the test")).await;
         assert_eq!(wrong.map_err(|problem| problem.status), Err(500));
         assert_eq!(work(&permits, || 1).await, Ok(1));
     }
@@ -291,7 +291,7 @@ mod tests {
         while permits.asking.available_permits() > 12 {
             tokio::task::yield_now().await;
         }
-        let refused = permits.acquire(ada).await.map(drop).expect_err("more than a share");
+        let refused = permits.acquire(ada).await.map(drop).expect_err("a request beyond the share");
         assert_eq!((refused.status, refused.again_after.is_some()), (503, true), "{refused:?}");
         assert_eq!(
             permits.free.available_permits(),
@@ -300,24 +300,28 @@ mod tests {
         );
         let others = tokio::time::timeout(Duration::from_secs(5), permits.acquire(bo))
             .await
-            .expect("at once");
+            .expect("a permit without a delay");
         drop(others.expect("a permit"));
         drop(first);
         for one in waiting {
-            assert_eq!(one.await.expect("it ends"), Ok(()));
+            assert_eq!(one.await.expect("the task ends"), Ok(()));
         }
-        assert!(permits.shares.lock().expect("the table").is_empty(), "unused shares are removed");
+        assert!(
+            permits.shares.lock().expect("an unpoisoned lock").is_empty(),
+            "unused shares are removed"
+        );
         assert_eq!((permits.free.available_permits(), permits.asking.available_permits()), (2, 16));
     }
 
     #[tokio::test]
     async fn canceled_wait_releases_everything() {
         let permits = Permits::new(1, 7, Duration::from_millis(20));
-        let held = permits.acquire(person(1)).await.expect("a permit");
-        let refused = permits.acquire(person(1)).await.map(drop).expect_err("it takes too long");
+        let permit = permits.acquire(person(1)).await.expect("a permit");
+        let refused =
+            permits.acquire(person(1)).await.map(drop).expect_err("a wait that is too long");
         assert_eq!(refused.status, 503);
-        drop(held);
-        assert!(permits.shares.lock().expect("the table").is_empty());
+        drop(permit);
+        assert!(permits.shares.lock().expect("an unpoisoned lock").is_empty());
         assert_eq!((permits.free.available_permits(), permits.asking.available_permits()), (1, 8));
     }
 }

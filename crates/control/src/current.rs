@@ -18,13 +18,14 @@ use engine::blueprint::text::{NamedNoderole, parents};
 use engine::catalog::{Catalog, CatalogError};
 use engine::cluster::document::parse;
 use engine::cluster::{Blueprint, RootDoc, Skeleton, phantom};
+use engine::counting::many;
 use engine::ids::{BlueprintNumber, DeploymentId, Fqdn, NodeId, NoderoleId};
 use engine::plan::UndocumentedNode;
 use sqlx::PgConnection;
 use store::StoreError;
 use store::blueprints::Head;
 use store::deployments::DeploymentRow;
-use store::nodes::BareNode;
+use store::nodes::UndocumentedNodeRow;
 use tokio::sync::Mutex;
 
 use crate::Control;
@@ -33,14 +34,14 @@ use crate::problems::from_store;
 
 /// The input of planning and pages.
 #[derive(Debug, Clone)]
-pub(crate) struct Present {
+pub(crate) struct CurrentState {
     pub head: Head,
     pub blueprint: Arc<Blueprint>,
     pub catalog: Arc<Catalog>,
     pub skeleton: Arc<Skeleton>,
     pub rows: Vec<DeploymentRow>,
     /// Records of nodes without a document.
-    bare: Arc<BTreeMap<NodeId, BareNode>>,
+    node_records: Arc<BTreeMap<NodeId, UndocumentedNodeRow>>,
 }
 
 /// The parts of the present that can change, as of one snapshot.
@@ -49,7 +50,7 @@ pub(crate) struct ClusterState {
     pub head: Head,
     pub root: Hash,
     pub catalog: Arc<Catalog>,
-    bare: Vec<BareNode>,
+    node_records: Vec<UndocumentedNodeRow>,
     rows: Vec<DeploymentRow>,
 }
 
@@ -74,13 +75,41 @@ struct CachedSkeleton {
     at: (i64, BlueprintNumber),
     root: Hash,
     blueprint: Arc<Blueprint>,
-    bare: Vec<BareNode>,
+    node_records: Vec<UndocumentedNodeRow>,
     skeleton: Arc<Skeleton>,
 }
 
-impl Present {
+impl CurrentState {
     pub fn row(&self, id: DeploymentId) -> Option<&DeploymentRow> {
         self.rows.iter().find(|row| row.id == id)
+    }
+
+    /// `, with 12 deployments below it`; empty if there are none.
+    pub fn with_descendants(&self, id: DeploymentId) -> String {
+        let all = self.skeleton.deployments.keys();
+        let below = all.filter(|other| **other != id && self.skeleton.chain(**other).contains(&id));
+        match below.count() {
+            0 => String::new(),
+            n => format!(", with {} below it", many(n, "deployment")),
+        }
+    }
+
+    /// The node with this id or name.
+    pub fn node_named(&self, name: &str) -> Result<NodeId, Problem> {
+        let nodes = &self.skeleton.nodes;
+        let by_id = name.parse::<NodeId>().ok().filter(|id| nodes.contains_key(id));
+        let has_name = |id: &NodeId| self.called(*id).is_some_and(|called| called == name);
+        let by_name = || {
+            let by_fqdn =
+                nodes.iter().find(|(_, node)| node.fqdn.as_str() == name).map(|(id, _)| *id);
+            by_fqdn.or_else(|| nodes.keys().copied().find(has_name))
+        };
+        let shown: String = name.chars().take(253).collect();
+        by_id.or_else(by_name).ok_or_else(|| {
+            Problem::not_found(format!(
+                "Node {shown} does not exist. Use its full name from GET /api/v1/nodes."
+            ))
+        })
     }
 
     /// The deployment with this name or id.
@@ -92,7 +121,7 @@ impl Present {
         };
         found.map(|(id, _)| *id).or_else(by_id).ok_or_else(|| {
             let names = self.skeleton.deployments.values().map(|d| d.name.as_str());
-            let hint = engine::plan::resolve::nearest(name, names);
+            let hint = engine::suggestion::nearest(name, names);
             let hint = match hint {
                 Some(name) => format!("Did you mean {name:?}?"),
                 None => "See the list of deployments.".to_owned(),
@@ -174,8 +203,9 @@ impl Present {
     }
 
     /// The record of a node without a document. An invalid connection counts as none.
-    pub fn bare(&self, id: NodeId) -> Option<UndocumentedNode> {
-        let BareNode { id: _, fqdn, deployment, connection, hints } = self.bare.get(&id)?;
+    pub fn node_record(&self, id: NodeId) -> Option<UndocumentedNode> {
+        let UndocumentedNodeRow { id: _, fqdn, deployment, connection, hints } =
+            self.node_records.get(&id)?;
         Some(UndocumentedNode {
             fqdn: fqdn.clone(),
             deployment: *deployment,
@@ -197,25 +227,25 @@ impl ObjectCache {
             )
         })?;
         let catalog = self.catalog(on).await.map_err(from_store)?;
-        let bare = store::nodes::undocumented_nodes(on).await.map_err(from_store)?;
+        let node_records = store::nodes::undocumented_nodes(on).await.map_err(from_store)?;
         let rows = store::deployments::deployment_rows(on).await.map_err(from_store)?;
-        Ok(ClusterState { head, root, catalog, bare, rows })
+        Ok(ClusterState { head, root, catalog, node_records, rows })
     }
 
     /// The present as of a snapshot. The caller must not have a connection, because this may wait
     /// for other requests.
-    pub async fn present(
+    pub async fn current_state(
         &self,
         control: &Control,
         state: ClusterState,
-    ) -> Result<Present, Problem> {
-        let ClusterState { head, root, catalog, bare, rows } = state;
+    ) -> Result<CurrentState, Problem> {
+        let ClusterState { head, root, catalog, node_records, rows } = state;
         let blueprint = self.blueprint(control, root).await?;
         let skeleton = self
-            .skeleton((head.epoch, head.number), root, bare.clone(), &blueprint, &catalog)
+            .skeleton((head.epoch, head.number), root, node_records.clone(), &blueprint, &catalog)
             .await?;
-        let bare = Arc::new(bare.into_iter().map(|node| (node.id, node)).collect());
-        Ok(Present { head, blueprint, catalog, skeleton, rows, bare })
+        let node_records = Arc::new(node_records.into_iter().map(|node| (node.id, node)).collect());
+        Ok(CurrentState { head, blueprint, catalog, skeleton, rows, node_records })
     }
 
     /// Builds or updates the skeleton on a blocking thread. With 200,000 noderoles the first build
@@ -225,14 +255,16 @@ impl ObjectCache {
         &self,
         at: (i64, BlueprintNumber),
         root: Hash,
-        bare: Vec<BareNode>,
+        node_records: Vec<UndocumentedNodeRow>,
         blueprint: &Arc<Blueprint>,
         catalog: &Arc<Catalog>,
     ) -> Result<Arc<Skeleton>, Problem> {
         // Locked until the skeleton is ready, so that other requests wait for it instead of
         // building another.
-        let mut kept = Arc::clone(&self.skeleton).lock_owned().await;
-        if let Some(reusable) = kept.as_ref().filter(|kept| kept.root == root && kept.bare == bare)
+        let mut cached = Arc::clone(&self.skeleton).lock_owned().await;
+        if let Some(reusable) = cached
+            .as_ref()
+            .filter(|cached| cached.root == root && cached.node_records == node_records)
         {
             return Ok(Arc::clone(&reusable.skeleton));
         }
@@ -242,12 +274,12 @@ impl ObjectCache {
         let building = on_blocking_thread(move || {
             // A reader with an older snapshot gets its skeleton, but must not replace a newer one
             // in the cache.
-            let is_older = kept.as_ref().is_some_and(|kept| kept.at > at);
-            let before = if is_older { (*kept).clone() } else { kept.take() };
-            let made = made(before, at, root, bare, blueprint, &catalog)?;
-            let skeleton = Arc::clone(&made.skeleton);
+            let is_older = cached.as_ref().is_some_and(|cached| cached.at > at);
+            let before = if is_older { (*cached).clone() } else { cached.take() };
+            let built = build_skeleton(before, at, root, node_records, blueprint, &catalog)?;
+            let skeleton = Arc::clone(&built.skeleton);
             if !is_older {
-                *kept = Some(made);
+                *cached = Some(built);
             }
             Ok::<_, CatalogError>(skeleton)
         });
@@ -259,72 +291,76 @@ impl ObjectCache {
 
     /// The blueprint of the newest root, read once for all requests that wait for it.
     async fn blueprint(&self, control: &Control, root: Hash) -> Result<Arc<Blueprint>, Problem> {
-        let kept = || self.blueprint.read().map(|kept| kept.clone()).unwrap_or_default();
+        let cached = || self.blueprint.read().map(|cached| cached.clone()).unwrap_or_default();
         let matching =
             |(hash, blueprint): (Hash, Arc<Blueprint>)| (hash == root).then_some(blueprint);
-        if let Some(blueprint) = kept().and_then(matching) {
+        if let Some(blueprint) = cached().and_then(matching) {
             return Ok(blueprint);
         }
         let _reads = self.reads.lock().await;
-        let before = match kept() {
+        let before = match cached() {
             Some((hash, blueprint)) if hash == root => return Ok(blueprint),
             Some((_, blueprint)) => blueprint,
             None => Arc::default(),
         };
         let blueprint = Arc::new(load(control, &ComputeLimit::Unlimited, root, &before).await?);
-        if let Ok(mut kept) = self.blueprint.write() {
-            *kept = Some((root, Arc::clone(&blueprint)));
+        if let Ok(mut cached) = self.blueprint.write() {
+            *cached = Some((root, Arc::clone(&blueprint)));
         }
         Ok(blueprint)
     }
 
     /// The whole catalog.
     pub async fn catalog(&self, on: &mut PgConnection) -> Result<Arc<Catalog>, StoreError> {
-        let kept = self.catalog.read().map(|kept| Arc::clone(&kept)).unwrap_or_default();
-        let known: Vec<Hash> = kept
+        let cached = self.catalog.read().map(|cached| Arc::clone(&cached)).unwrap_or_default();
+        let known: Vec<Hash> = cached
             .barclamps()
             .map(|(hash, _)| hash)
-            .chain(kept.roles().map(|(hash, _)| hash))
+            .chain(cached.roles().map(|(hash, _)| hash))
             .collect();
         let new = store::catalog::catalog_objects(on, &known).await?;
         if new.is_empty() {
-            return Ok(kept);
+            return Ok(cached);
         }
-        let mut catalog = (*kept).clone();
+        let mut catalog = (*cached).clone();
         for object in &new {
             catalog
                 .add(object)
                 .map_err(|e| StoreError::corrupt(format!("object {}", object.hash), e))?;
         }
         let catalog = Arc::new(catalog);
-        if let Ok(mut kept) = self.catalog.write() {
-            *kept = Arc::clone(&catalog);
+        if let Ok(mut cached) = self.catalog.write() {
+            *cached = Arc::clone(&catalog);
         }
         Ok(catalog)
     }
 }
 
-fn made(
+fn build_skeleton(
     before: Option<CachedSkeleton>,
     at: (i64, BlueprintNumber),
     root: Hash,
-    bare: Vec<BareNode>,
+    node_records: Vec<UndocumentedNodeRow>,
     blueprint: Arc<Blueprint>,
     catalog: &Catalog,
 ) -> Result<CachedSkeleton, CatalogError> {
-    let nodes = || bare.iter().map(|node| (node.id, node.fqdn.clone(), node.deployment));
-    let followed = before.and_then(|mut kept| {
-        let followed =
-            Arc::make_mut(&mut kept.skeleton).follow(&kept.blueprint, &blueprint, nodes(), catalog);
+    let nodes = || node_records.iter().map(|node| (node.id, node.fqdn.clone(), node.deployment));
+    let followed = before.and_then(|mut cached| {
+        let followed = Arc::make_mut(&mut cached.skeleton).follow(
+            &cached.blueprint,
+            &blueprint,
+            nodes(),
+            catalog,
+        );
         // The cached skeleton may belong to a newer target, with roles that are missing in this
         // reader's older catalog.
-        followed.ok().map(|()| kept.skeleton)
+        followed.ok().map(|()| cached.skeleton)
     });
     let skeleton = match followed {
         Some(skeleton) => skeleton,
         None => Arc::new(Skeleton::of(&blueprint, nodes(), catalog)?),
     };
-    Ok(CachedSkeleton { at, root, blueprint, bare, skeleton })
+    Ok(CachedSkeleton { at, root, blueprint, node_records, skeleton })
 }
 
 /// Loads a blueprint and reuses the documents that `before` already has. Parsing runs outside of
@@ -337,7 +373,7 @@ pub(crate) async fn load(
 ) -> Result<Blueprint, Problem> {
     let mut connection = control.connection().await?;
     let found = store::catalog::bodies(&mut connection, &[root]).await;
-    let body = found.and_then(|bodies| one(bodies, root)).map_err(from_store)?;
+    let body = found.and_then(|bodies| single_body(bodies, root)).map_err(from_store)?;
     drop(connection);
     let known = Arc::clone(before);
     let named = compute.work(move || {
@@ -360,7 +396,7 @@ pub(crate) async fn load_full_blueprint(
     root: Hash,
 ) -> Result<Blueprint, StoreError> {
     let (body, empty) =
-        (one(store::catalog::bodies(on, &[root]).await?, root)?, Blueprint::default());
+        (single_body(store::catalog::bodies(on, &[root]).await?, root)?, Blueprint::default());
     let doc: RootDoc = parse("root", root, &body).map_err(corrupt)?;
     let missing = [missing_deployments(&doc, &empty), missing_nodes(&doc, &empty)].concat();
     let bodies = bodies(on, &missing).await?;
@@ -374,7 +410,7 @@ pub(crate) async fn load_deployments(
     root: Hash,
     before: &Blueprint,
 ) -> Result<Blueprint, StoreError> {
-    let body = one(store::catalog::bodies(on, &[root]).await?, root)?;
+    let body = single_body(store::catalog::bodies(on, &[root]).await?, root)?;
     let doc: RootDoc = parse("root", root, &body).map_err(corrupt)?;
     let bodies = bodies(on, &missing_deployments(&doc, before)).await?;
     with_deployments(&doc, before, &bodies)
@@ -442,7 +478,7 @@ fn find_body(bodies: &BTreeMap<Hash, Vec<u8>>, hash: Hash) -> Result<&[u8], Stor
         .ok_or_else(|| StoreError::corrupt(format!("object {hash}"), "it is missing"))
 }
 
-fn one(mut bodies: BTreeMap<Hash, Vec<u8>>, hash: Hash) -> Result<Vec<u8>, StoreError> {
+fn single_body(mut bodies: BTreeMap<Hash, Vec<u8>>, hash: Hash) -> Result<Vec<u8>, StoreError> {
     bodies
         .remove(&hash)
         .ok_or_else(|| StoreError::corrupt(format!("object {hash}"), "it is missing"))

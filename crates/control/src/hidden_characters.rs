@@ -33,12 +33,12 @@ const AT_ONCE: usize = 32;
 pub(crate) struct ScanResults(RwLock<BTreeMap<Hash, Option<Arc<DeceptiveText>>>>);
 
 impl ScanResults {
-    /// The scripts of `wanted` that have findings.
+    /// The scripts of `hashes` that have findings.
     async fn among(
         &self,
         control: &Control,
         compute: &ComputeLimit,
-        wanted: BTreeSet<Hash>,
+        hashes: BTreeSet<Hash>,
     ) -> Result<BTreeMap<Hash, Arc<DeceptiveText>>, Problem> {
         let mut new: Vec<Hash> = Vec::new();
         let mut found = BTreeMap::new();
@@ -48,8 +48,8 @@ impl ScanResults {
             Some(Some(deceit)) => drop(found.insert(hash, Arc::clone(deceit))),
         };
         match self.0.read() {
-            Ok(known) => wanted.into_iter().for_each(|hash| sort(hash, known.get(&hash))),
-            Err(_) => wanted.into_iter().for_each(|hash| sort(hash, None)),
+            Ok(known) => hashes.into_iter().for_each(|hash| sort(hash, known.get(&hash))),
+            Err(_) => hashes.into_iter().for_each(|hash| sort(hash, None)),
         }
         for batch in new.chunks(AT_ONCE) {
             let mut connection = control.connection().await?;
@@ -88,7 +88,7 @@ impl ScanResults {
             .into_iter()
             .filter_map(|sides| Some((catalog.role(sides.new?).ok()?, sides.old)))
             .flat_map(|(is, old)| {
-                places(is, old.and_then(|old| catalog.role(old).ok()).map(|was| &**was))
+                added_scripts(is, old.and_then(|old| catalog.role(old).ok()).map(|was| &**was))
             })
             .collect();
         let found = self.among(control, compute, hashes(&places)).await?;
@@ -108,7 +108,7 @@ impl ScanResults {
                 .roles
                 .values()
                 .filter_map(|role| catalog.role(*role).ok())
-                .flat_map(|role| places(role, None))
+                .flat_map(|role| added_scripts(role, None))
                 .collect()
         };
         let uses: Vec<BTreeSet<ScriptUse<'_>>> =
@@ -128,7 +128,7 @@ struct ScriptUse<'r> {
 }
 
 /// The scripts of a role that its old content does not have.
-fn places<'r>(is: &'r Role, was: Option<&'r Role>) -> impl Iterator<Item = ScriptUse<'r>> {
+fn added_scripts<'r>(is: &'r Role, was: Option<&'r Role>) -> impl Iterator<Item = ScriptUse<'r>> {
     let new = is.scripts.iter().filter(move |script| {
         !was.is_some_and(|was| was.scripts.iter().any(|s| s.hash == script.hash))
     });
@@ -156,7 +156,7 @@ fn hidden_characters_of(
             file: script_use.file.to_owned(),
             hash: script_use.hash,
             at: TextPosition { line: deceit.line, column: deceit.column },
-            what: format!("The script has {deceit}"),
+            description: format!("The script has {deceit}"),
         })
     };
     let mut scripts: Vec<HiddenCharactersScript> = places.into_iter().filter_map(script).collect();

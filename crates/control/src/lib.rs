@@ -8,8 +8,9 @@
 //! [`Problem`](api::Problem) that says what to do.
 //!
 //! A folder has the use cases of one resource. No two folders import each other: `text`, `cursor`,
-//! `problems` and `compute` are used by all, then follow `people`, `current`, `runs`, `nodes`, `catalog`,
-//! `proposals`, `reviews`, `blueprints`, `deployments` and `overview`. Each uses only the ones before it.
+//! `problems` and `compute` are used by all, then follow `people`, `current`, `runs`, `nodes`,
+//! `catalog`, `proposals`, `reviews`, `blueprints`, `deployments` and `overview`. Each uses only
+//! the ones before it.
 //!
 //! Invariants:
 //! * A check and its write are in the same transaction. Planning is the exception; the transaction
@@ -40,7 +41,7 @@ mod search;
 mod text;
 mod workers;
 
-pub use crate::blueprints::commit::ToCommit;
+pub use crate::blueprints::commit::CommitInput;
 pub use crate::blueprints::genesis::{Demo, DemoDeployment};
 pub use crate::blueprints::verify::Verified;
 pub use crate::catalog::imports::{
@@ -66,7 +67,7 @@ use sqlx::{PgConnection, Postgres, Transaction};
 use store::Store;
 
 use crate::compute::{ComputeLimit, PERMITS, Permits};
-use crate::current::{ObjectCache, Present};
+use crate::current::{CurrentState, ObjectCache};
 use crate::nodes::address_policy::Added;
 use crate::problems::from_store;
 
@@ -152,12 +153,12 @@ impl Control {
 
     /// Reads the present in one snapshot. A commit between two reads would pair an old plan with
     /// new base numbers. The caller must not have a connection.
-    async fn present(&self) -> Result<Present, Problem> {
+    async fn current_state(&self) -> Result<CurrentState, Problem> {
         let mut transaction = self.snapshot().await?;
         let state = self.cache.cluster_state(&mut transaction).await?;
         // The transaction is read-only; the commit just ends it.
         transaction.commit().await.map_err(|e| from_store(e.into()))?;
-        self.cache.present(self, state).await
+        self.cache.current_state(self, state).await
     }
 }
 

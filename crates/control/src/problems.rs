@@ -5,7 +5,7 @@
 //! nothing, so the response is 400.
 
 use api::Problem;
-use engine::ids::{ProposalId, ReviewId, RunId};
+use engine::ids::{BlueprintNumber, ProposalId, ReviewId, RunId};
 use migrations::Refusal;
 use sqlx::postgres::PgDatabaseError;
 use store::StoreError;
@@ -34,8 +34,16 @@ pub(crate) fn from_store(error: StoreError) -> Problem {
     Problem::internal()
 }
 
+pub(crate) fn no_blueprint(number: BlueprintNumber) -> Problem {
+    Problem::not_found(format!("Blueprint {number} does not exist. See the list of blueprints."))
+}
+
 pub(crate) fn no_run(run: RunId) -> Problem {
     Problem::not_found(format!("Run {run} does not exist. See the list of runs."))
+}
+
+pub(crate) fn no_node() -> Problem {
+    Problem::not_found("This node no longer exists. See the list of nodes.")
 }
 
 pub(crate) fn no_review(review: ReviewId) -> Problem {
@@ -123,11 +131,12 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         Refusal::CannotCommit => "forbidden",
         Refusal::RootFoldersOverlap => "root_in_use",
         Refusal::DuplicateAddress => "address_in_use",
-        Refusal::TooLow => "tree_too_deep",
+        Refusal::TreeTooDeep => "tree_too_deep",
         Refusal::OutsideScope => "change_out_of_scope",
         Refusal::LastAdmin => "last_admin",
         Refusal::InvalidGrantScope => "unknown_permission_deployment",
         Refusal::ReservedName => "own_name",
+        Refusal::LeavesHold => "leaves_hold",
         Refusal::InsufficientCredential | Refusal::NotAnAdmin => "forbidden",
         Refusal::ApprovalExcluded | Refusal::SignatureMissing => "not_approved",
         Refusal::TooManyPasskeys => "too_many_passkeys",

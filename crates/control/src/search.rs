@@ -16,7 +16,7 @@ use store::people::SERVICE;
 use store::people::accounts::AccountListQuery;
 use store::reviews::{Find, ReviewOutcome};
 
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::runs::list::to_run;
@@ -42,7 +42,7 @@ fn fit(name: &str, text: &str) -> Option<Fit> {
 }
 
 /// The best hits up to the limit, and whether there are more.
-fn best<T>(mut found: Vec<((Fit, String), T)>, limit: usize) -> (Vec<T>, bool) {
+fn best_hits<T>(mut found: Vec<((Fit, String), T)>, limit: usize) -> (Vec<T>, bool) {
     found.sort_by(|(a, _), (b, _)| a.cmp(b));
     let more = found.len() > limit;
     found.truncate(limit);
@@ -68,7 +68,7 @@ impl Control {
         let limit = Limit::rows(query.limit, HITS);
         let lowercase = text.to_lowercase();
         let number = lowercase.strip_prefix('#').unwrap_or(&lowercase).parse::<i64>().ok();
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let run = match number {
             Some(number) => {
                 store::runs::run(&self.store, RunId(number)).await.map_err(from_store)?
@@ -96,22 +96,22 @@ impl Control {
     }
 }
 
-fn deployments(present: &Present, text: &str, limit: usize) -> (Vec<Hit>, bool) {
+fn deployments(present: &CurrentState, text: &str, limit: usize) -> (Vec<Hit>, bool) {
     let hit = |(id, found): (&DeploymentId, &SkeletonDeployment)| {
         let name = found.name.as_str();
         let fit = fit(&name.to_lowercase(), text)?;
         Some(((fit, name.to_owned()), Hit::Deployment { id: *id, name: found.name.clone() }))
     };
-    best(present.skeleton.deployments.iter().filter_map(hit).collect(), limit)
+    best_hits(present.skeleton.deployments.iter().filter_map(hit).collect(), limit)
 }
 
-fn nodes(present: &Present, text: &str, limit: usize) -> (Vec<Hit>, bool) {
+fn nodes(present: &CurrentState, text: &str, limit: usize) -> (Vec<Hit>, bool) {
     // Phantom nodes are found as their deployments.
     let all = present.skeleton.nodes.iter().filter(|(_, node)| !node.phantom);
     let matches = all.filter_map(|(id, node)| {
         Some(((fit(node.fqdn.as_str(), text)?, node.fqdn.to_string()), (*id, node)))
     });
-    let (nodes, more) = best(matches.collect(), limit);
+    let (nodes, more) = best_hits(matches.collect(), limit);
     let hit = |(id, node): (NodeId, &SkeletonNode)| {
         let deployment = present.skeleton.deployments.get(&node.deployment)?.name.clone();
         Some(Hit::Node { id, fqdn: node.fqdn.to_string(), deployment })
@@ -121,7 +121,7 @@ fn nodes(present: &Present, text: &str, limit: usize) -> (Vec<Hit>, bool) {
 
 /// Roles of the newest versions, including roles that no deployment has. The user may want to add
 /// one.
-fn roles(present: &Present, text: &str, limit: usize) -> (Vec<Hit>, bool) {
+fn roles(present: &CurrentState, text: &str, limit: usize) -> (Vec<Hit>, bool) {
     let newest = newest(&present.catalog);
     let all = newest
         .iter()
@@ -133,10 +133,10 @@ fn roles(present: &Present, text: &str, limit: usize) -> (Vec<Hit>, bool) {
             Hit::Role { role: role.clone(), barclamp: barclamp.clone() },
         ))
     });
-    best(matches.collect(), limit)
+    best_hits(matches.collect(), limit)
 }
 
-fn run_hit(present: &Present, row: &store::runs::RunRow) -> Result<Hit, Problem> {
+fn run_hit(present: &CurrentState, row: &store::runs::RunRow) -> Result<Hit, Problem> {
     let run = to_run(present, row)?;
     Ok(Hit::Run { id: run.id, role: run.role, fqdn: run.fqdn, state: run.state })
 }
@@ -202,8 +202,8 @@ mod tests {
         let names = ["the-app", "apple", "app", "proxy"];
         let found =
             names.iter().filter_map(|name| Some(((fit(name, "app")?, (*name).to_owned()), *name)));
-        assert_eq!(best(found.collect(), 8), (vec!["app", "apple", "the-app"], false));
+        assert_eq!(best_hits(found.collect(), 8), (vec!["app", "apple", "the-app"], false));
         let many = (0..20).map(|n| ((Fit::Substring, format!("{n:02}")), n));
-        assert_eq!(best(many.collect(), 8), ((0..8).collect(), true));
+        assert_eq!(best_hits(many.collect(), 8), ((0..8).collect(), true));
     }
 }

@@ -2,10 +2,9 @@
 
 use api::{At, Problem};
 pub(crate) use engine::counting::{count, first_of, some_of};
+pub(crate) use engine::text::{capitalize, sentence};
 use engine::text::{deceptive_character, number};
 use time::OffsetDateTime;
-
-pub(crate) use engine::text::sentence;
 
 /// A timestamp for the API.
 pub(crate) fn at(moment: OffsetDateTime) -> At {
@@ -46,15 +45,8 @@ pub(crate) fn quoted(text: &str) -> String {
     format!("\"{}\"", engine::text::shown(&short))
 }
 
-/// The text with its first letter in upper case.
-pub(crate) fn capitalize(text: &str) -> String {
-    let mut chars = text.chars();
-    let first = chars.next().map(|c| c.to_uppercase().collect::<String>()).unwrap_or_default();
-    format!("{first}{}", chars.as_str())
-}
-
 /// `90 s`, `5 min`, `1 h`: the largest unit with a whole number.
-pub(crate) fn lasting(seconds: impl Into<i64>) -> String {
+pub(crate) fn duration_text(seconds: impl Into<i64>) -> String {
     match seconds.into() {
         whole if whole > 0 && whole % 3600 == 0 => format!("{} h", whole / 3600),
         whole if whole > 0 && whole % 60 == 0 => format!("{} min", whole / 60),
@@ -63,7 +55,7 @@ pub(crate) fn lasting(seconds: impl Into<i64>) -> String {
 }
 
 /// `One noderole waits`, `3 noderoles wait`.
-pub(crate) fn wait(n: usize) -> String {
+pub(crate) fn waiting_noderoles(n: usize) -> String {
     if n == 1 { "One noderole waits".into() } else { format!("{n} noderoles wait") }
 }
 
@@ -118,11 +110,12 @@ mod tests {
         const TURNS: CodePointSetDataBorrowed<'static> = CodePointSetData::new::<BidiControl>();
         // Most programs do not treat these two line separators as line breaks, and the blank
         // Braille pattern looks like a space.
-        let beside =
+        let is_deceptive_format =
             |c| matches!(c, '\u{2028}' | '\u{2029}' | '\u{2800}' | '\u{fff9}'..='\u{fffb}');
         for c in ('\0'..=char::MAX).filter(|c| !matches!(c, '\n' | '\r' | '\t')) {
-            let wanted = c.is_control() || UNSEEN.contains(c) || TURNS.contains(c) || beside(c);
-            assert_eq!(engine::text::is_deceptive(c), wanted, "{}", number(c));
+            let expected =
+                c.is_control() || UNSEEN.contains(c) || TURNS.contains(c) || is_deceptive_format(c);
+            assert_eq!(engine::text::is_deceptive(c), expected, "{}", number(c));
         }
     }
 
@@ -138,7 +131,7 @@ mod tests {
             (5400, "90 min"),
         ];
         for (seconds, text) in text {
-            assert_eq!(lasting(seconds), text);
+            assert_eq!(duration_text(seconds), text);
         }
     }
 

@@ -1,8 +1,9 @@
 //! The list of workers, and their drains.
 
+use api::JoinPhase;
 use api::Problem;
 use api::live::{Live, Topic};
-use api::workers::{Drain, MAX_RUNS, Phase, WorkerPage, WorkerSort, WorkerView, WorkersQuery};
+use api::workers::{Drain, MAX_RUNS, WorkerPage, WorkerSort, WorkerView, WorkersQuery};
 use engine::ids::RunId;
 use serde_json::json;
 use store::workers::{WorkerFilter, WorkerRow};
@@ -30,7 +31,8 @@ impl Control {
         let page = cursor::stored(query.sort, query.before.as_ref(), query.limit, sort)?;
         let filter = WorkerFilter {
             alive: query.alive,
-            phase: query.phase.map(Phase::as_str),
+            draining: query.draining,
+            phase: query.phase.map(JoinPhase::as_str),
             name: text::filter_text(&query.filter)?,
         };
         let mut connection = self.connection().await?;
@@ -99,8 +101,8 @@ impl Control {
             )),
             (true, true) => {
                 let by = row.by.map(|by| format!(" by {by}")).unwrap_or_default();
-                let why = row.reason.map(|why| format!(": {why}")).unwrap_or_default();
-                Some(format!("Worker {name} is already being drained{by}{why}"))
+                let reason = row.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+                Some(format!("Worker {name} is already being drained{by}{reason}"))
             }
             (false, false) => Some(format!("Worker {name} is not draining.")),
             _ => None,
@@ -139,11 +141,11 @@ fn missing() -> Problem {
 }
 
 fn view(actor: &Actor, row: WorkerRow) -> Result<WorkerView, Problem> {
-    let phase = Phase::from_name(&row.phase).ok_or_else(|| {
+    let phase = JoinPhase::from_name(&row.phase).ok_or_else(|| {
         tracing::error!(worker = %row.id, phase = row.phase, "cannot read the row of a worker");
         Problem::internal()
     })?;
-    let runs_now = row.lease_valid && !matches!(phase, Phase::None | Phase::Nack);
+    let runs_now = row.lease_valid && !matches!(phase, JoinPhase::None | JoinPhase::Nack);
     let may_drain = match runs_now {
         true => actor.require(Permission::Operator).map_err(|problem| problem.detail),
         false => Err("The worker has ended.".to_owned()),
@@ -153,7 +155,7 @@ fn view(actor: &Actor, row: WorkerRow) -> Result<WorkerView, Problem> {
             by: row.drain_by.unwrap_or_default(),
             since: at(since),
             reason: row.drain_reason.unwrap_or_default(),
-            drained: row.held == 0,
+            drained: row.leased == 0,
         }),
         may_drain: may_drain.into(),
         id: row.id,
@@ -161,7 +163,7 @@ fn view(actor: &Actor, row: WorkerRow) -> Result<WorkerView, Problem> {
         phase,
         alive: row.alive,
         capacity: row.capacity.unsigned_abs(),
-        leased: row.held,
+        leased: row.leased,
         runs: row.runs.into_iter().map(RunId).collect(),
         jigs: row.jigs,
         host: row.host,

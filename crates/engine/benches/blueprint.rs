@@ -2,8 +2,8 @@
 //!
 //! Run it with `cargo bench -p engine --bench blueprint`.
 
-#![expect(clippy::unwrap_used, reason = "a benchmark that can’t go on has nothing to say")]
-#![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that panics has failed")]
+#![expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Measures dragging nodes over a board of 50 roles, and restoring, in a cluster of 1,000 nodes with
-//! 20 roles each.
+//! Measures dragging nodes over a board of 50 roles, and restoring, in a cluster of 1,000 nodes
+//! with 20 roles each.
 //!
 //! Run it with `cargo bench -p engine --bench drop_preview`.
 //!
@@ -8,7 +8,7 @@
 //! the user drags.
 
 #![expect(clippy::unwrap_used, reason = "what a benchmark can’t go on without, it fails without")]
-#![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
+#![expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
@@ -122,11 +122,11 @@ fn bind(n: u128, role: usize) -> Edit {
 }
 
 /// The minimum of several measurements, because other load on the machine only adds time.
-fn best(times: usize, mut what: impl FnMut()) -> Duration {
+fn best(times: usize, mut work: impl FnMut()) -> Duration {
     let mut taken: Vec<Duration> = (0..times)
         .map(|_| {
             let begun = Instant::now();
-            what();
+            work();
             begun.elapsed()
         })
         .collect();
@@ -134,9 +134,9 @@ fn best(times: usize, mut what: impl FnMut()) -> Duration {
     taken[0]
 }
 
-fn say(what: &str, taken: Duration, goal: u64) {
+fn print_result(work: &str, taken: Duration, goal: u64) {
     let word = if taken <= Duration::from_millis(goal) { "within" } else { "ABOVE" };
-    println!("{what:<58} {:>9.2} ms   goal {goal} ms: {word}", taken.as_secs_f64() * 1000.0);
+    println!("{work:<58} {:>9.2} ms   goal {goal} ms: {word}", taken.as_secs_f64() * 1000.0);
 }
 
 fn main() {
@@ -169,7 +169,7 @@ fn main() {
     let full = materialize(&blueprint, &|_| None, &effects).unwrap().blueprint;
     let skeleton = Skeleton::of(&full, [], &catalog).unwrap();
 
-    for (what, first) in [("fresh", fresh), ("alike", alike), ("all different", different)] {
+    for (label, first) in [("fresh", fresh), ("alike", alike), ("all different", different)] {
         for (count, goal, times) in [(10, 16, 50), (DRAGGED, 100, 10)] {
             let nodes: Vec<NodeId> = (0..count).map(|n| node(first + n)).collect();
             let reported = preview_drop(&skeleton, &catalog, &[], 1, WEB, &nodes);
@@ -178,11 +178,15 @@ fn main() {
             let taken = best(times, || {
                 drop(black_box(preview_drop(&skeleton, &catalog, &[], 1, WEB, &nodes)))
             });
-            say(&format!("{count} nodes dragged, {what}; {unknown} answers left out"), taken, goal);
+            print_result(
+                &format!("{count} nodes dragged, {label}; {unknown} answers left out"),
+                taken,
+                goal,
+            );
         }
     }
 
-    for (what, now, then) in
+    for (label, now, then) in
         [("from nothing", &blueprint, &full), ("to nothing", &full, &blueprint)]
     {
         let skeleton = Skeleton::of(now, [], &catalog).unwrap();
@@ -190,13 +194,13 @@ fn main() {
             blueprint: now,
             skeleton: &skeleton,
             catalog: &catalog,
-            bare: &|_| None,
+            records: &|_| None,
         };
         let back = restore(now, then, WEB).unwrap();
         let taken = best(3, || drop(black_box(restore(now, then, WEB).unwrap())));
         let (edits, missing) = (back.edits.len(), back.missing.len());
-        say(
-            &format!("1,000 x 20 brought back {what}: {edits} edits, {missing} missing"),
+        print_result(
+            &format!("1,000 x 20 brought back {label}: {edits} edits, {missing} missing"),
             taken,
             5_000,
         );

@@ -7,14 +7,14 @@
 //! than their number.
 
 #![expect(clippy::unwrap_used, reason = "what a benchmark can’t go on without, it fails without")]
-#![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
+#![expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use engine::cluster::graph::{Item, Unfold, fold};
-use engine::cluster::trail::{PathSet, between, longest, waves};
+use engine::cluster::marked_path::{PathSet, between, longest, waves};
 use engine::cluster::{EdgeKind, NoderoleKey};
 use engine::ids::{DeploymentId, Fqdn, NodeId, NoderoleId, RoleName};
 use uuid::Uuid;
@@ -65,10 +65,10 @@ fn median(mut work: impl FnMut()) -> Duration {
 
 fn main() {
     let [small, large, huge] = [1_000, 10_000, 100_000].map(graph);
-    let say = |what: &str, work: &dyn Fn(&[Item])| {
+    let print_timing = |label: &str, work: &dyn Fn(&[Item])| {
         let [small, large, huge] =
             [&small, &large, &huge].map(|items| median(|| work(items)).as_secs_f64() * 1_000.0);
-        println!("{what:40} {small:9.2} ms {large:9.2} ms {huge:9.2} ms   x {:.1}", huge / large);
+        println!("{label:40} {small:9.2} ms {large:9.2} ms {huge:9.2} ms   x {:.1}", huge / large);
     };
     println!("{:40} {:>12} {:>12} {:>12}", "edges", "1,000", "10,000", "100,000");
     let ends = |items: &[Item]| {
@@ -81,17 +81,17 @@ fn main() {
         };
         (of(0), of(ROLES - 1))
     };
-    say("folded by role", &|items| {
+    print_timing("folded by role", &|items| {
         drop(black_box(fold(items, &Unfold::default(), &PathSet::default())))
     });
-    say("one by one", &|items| {
+    print_timing("not folded", &|items| {
         let all = Unfold { roles: (0..ROLES).map(role).collect(), ..Unfold::default() };
         drop(black_box(fold(items, &all, &PathSet::default())));
     });
-    say("waves", &|items| drop(black_box(waves(items))));
-    say("paths between two roles", &|items| {
+    print_timing("waves", &|items| drop(black_box(waves(items))));
+    print_timing("paths between two roles", &|items| {
         let (from, to) = ends(items);
         drop(black_box(between(items, &from, &to)));
     });
-    say("the longest way", &|items| drop(black_box(longest(items, |_| 1))));
+    print_timing("the longest path", &|items| drop(black_box(longest(items, |_| 1))));
 }

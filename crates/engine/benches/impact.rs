@@ -2,8 +2,8 @@
 //!
 //! Run it with `cargo bench -p engine --bench impact`.
 
-#![expect(clippy::unwrap_used, reason = "a benchmark that can’t go on has nothing to say")]
-#![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that panics has failed")]
+#![expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
@@ -79,9 +79,9 @@ fn blueprint(nodes: u128, each: u128, roles: &[Hash], data: &Value) -> Blueprint
     blueprint
 }
 
-fn median(mut took: Vec<Duration>) -> Duration {
-    took.sort();
-    took[took.len() / 2]
+fn median(mut elapsed: Vec<Duration>) -> Duration {
+    elapsed.sort();
+    elapsed[elapsed.len() / 2]
 }
 
 fn main() {
@@ -126,12 +126,12 @@ fn main() {
         assert_eq!(contents(black_box(&found)).unwrap().len(), 1_000);
         marked.push(began.elapsed());
     }
-    for (what, took) in
-        [("what it comes to", median(reported)), ("the content of each mark", median(marked))]
+    for (label, elapsed) in
+        [("the impact", median(reported)), ("the content of each viewed mark", median(marked))]
     {
-        let word = if took <= GOAL { "within" } else { "ABOVE" };
+        let word = if elapsed <= GOAL { "within" } else { "ABOVE" };
         println!(
-            "a change of 1,000 x 20 noderoles: {what}: median {took:.1?}; goal {GOAL:.0?}: {word}"
+            "a change of 1,000 x 20 noderoles: {label}: median {elapsed:.1?}; goal {GOAL:.0?}: {word}"
         );
     }
     println!("a change of 1,000 x 20 noderoles: {bytes} bytes of JSON");

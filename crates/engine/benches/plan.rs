@@ -10,7 +10,7 @@
 //! WebAssembly.
 
 #![expect(clippy::unwrap_used, reason = "what a benchmark can’t go on without, it fails without")]
-#![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
+#![expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
@@ -106,7 +106,7 @@ fn node(n: u128) -> NodeId {
     NodeId(Uuid::from_u128(1_000 + n))
 }
 
-fn bare(nodes: u128) -> Vec<(NodeId, Fqdn, DeploymentId)> {
+fn node_records(nodes: u128) -> Vec<(NodeId, Fqdn, DeploymentId)> {
     (0..nodes)
         .map(|n| (node(n), Fqdn::parse(&format!("n{n:04}.bench.example.com")).unwrap(), SYSTEM))
         .collect()
@@ -118,11 +118,11 @@ fn edits(binds: impl Iterator<Item = (u128, usize)>) -> Vec<NumberedEdit> {
 }
 
 /// The median of several measurements.
-fn median(times: usize, mut what: impl FnMut()) -> Duration {
+fn median(times: usize, mut work: impl FnMut()) -> Duration {
     let mut taken: Vec<Duration> = (0..times)
         .map(|_| {
             let begun = Instant::now();
-            what();
+            work();
             begun.elapsed()
         })
         .collect();
@@ -130,8 +130,8 @@ fn median(times: usize, mut what: impl FnMut()) -> Duration {
     taken[times / 2]
 }
 
-fn say(what: &str, taken: Duration, goal: &str) {
-    println!("{what:<58} {:>9.2} ms   goal {goal}", taken.as_secs_f64() * 1000.0);
+fn print_result(label: &str, taken: Duration, goal: &str) {
+    println!("{label:<58} {:>9.2} ms   goal {goal}", taken.as_secs_f64() * 1000.0);
 }
 
 fn main() {
@@ -142,7 +142,7 @@ fn main() {
     let (catalog, pin) = catalog();
     let blueprint = empty(&pin);
     // One more node than is bound, for the additional binding.
-    let nodes = bare(NODES + 1);
+    let nodes = node_records(NODES + 1);
     let skeleton = Skeleton::of(&blueprint, nodes.clone(), &catalog).unwrap();
     let one_by_one = edits((0..NODES).flat_map(|n| (0..ROLES).map(move |r| (n, r))));
     let on_top = edits((0..NODES).map(|n| (n, ROLES)));
@@ -151,24 +151,25 @@ fn main() {
     assert_eq!(effects.refused.iter().filter(|r| r.code != "already_bound").count(), 0);
     println!("{NODES} nodes x {ROLES} roles: {} noderoles", effects.bound.len());
     let taken = median(3, || drop(black_box(resolve(&skeleton, &catalog, &one_by_one))));
-    say("bound from nothing, each by an edit", taken, "1000 ms");
+    print_result("all noderoles bound, each with an edit", taken, "1000 ms");
     let taken = median(3, || effects = black_box(resolve(&skeleton, &catalog, &on_top)));
-    say("bound from nothing, brought along by a milestone", taken, "1000 ms");
+    print_result("all noderoles bound, required by a milestone", taken, "1000 ms");
 
-    let bare = |id: NodeId| {
+    let records = |id: NodeId| {
         nodes
             .iter()
             .find(|(known, ..)| *known == id)
             .map(|(_, fqdn, at)| (fqdn.clone(), *at).into())
     };
     effects = resolve(&skeleton, &catalog, &one_by_one);
-    let mut full = materialize(&blueprint, &bare, &effects).unwrap().blueprint;
-    let taken =
-        median(3, || full = black_box(materialize(&blueprint, &bare, &effects).unwrap().blueprint));
-    say("  and written down as documents", taken, "-");
+    let mut full = materialize(&blueprint, &records, &effects).unwrap().blueprint;
+    let taken = median(3, || {
+        full = black_box(materialize(&blueprint, &records, &effects).unwrap().blueprint)
+    });
+    print_result("  and written as documents", taken, "-");
     let taken =
         median(5, || drop(black_box(Skeleton::of(&full, nodes.clone(), &catalog).unwrap())));
-    say("the skeleton of all that, indexed (once for each target)", taken, "-");
+    print_result("the indexed skeleton (once for each blueprint)", taken, "-");
 
     let skeleton = Skeleton::of(&full, nodes.clone(), &catalog).unwrap();
     let one_more = edits([(NODES, ROLES - 1)].into_iter());
@@ -178,13 +179,17 @@ fn main() {
         let effects = resolve(&skeleton, &catalog, &one_more);
         black_box(effects.hash().unwrap());
     });
-    say("one more bind on top, with its hash", taken, "5 ms (16 ms in a browser)");
+    print_result("one more binding, with its hash", taken, "5 ms (16 ms in a browser)");
     let joins = edits([(NODES, 7)].into_iter());
     let taken = median(50, || {
         let effects = resolve(&skeleton, &catalog, &joins);
         black_box(effects.hash().unwrap());
     });
-    say("one more member of the cluster that all wait for", taken, "5 ms (16 ms in a browser)");
-    let taken = median(10, || drop(black_box(materialize(&full, &bare, &more).unwrap())));
-    say("  and one more bind written down, root and all", taken, "-");
+    print_result(
+        "one more member of the cluster that all depend on",
+        taken,
+        "5 ms (16 ms in a browser)",
+    );
+    let taken = median(10, || drop(black_box(materialize(&full, &records, &more).unwrap())));
+    print_result("  and one more binding written as documents", taken, "-");
 }

@@ -35,7 +35,7 @@ pub struct TriedAddress {
     pub error: String,
 }
 
-/// Believed aliveness of a node, with the evidence against it.
+/// Believed aliveness of a node, with the evidence contradicting it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Liveness {
@@ -43,36 +43,37 @@ pub struct Liveness {
     pub alive: bool,
     /// Whether the node was ever alive.
     pub known: bool,
-    /// Evidence against `alive`: the number of consecutive health checks that contradict it. A
-    /// report of the node itself that contradicts it counts as all but one of the required checks.
-    pub against: u32,
+    /// Evidence contradicting `alive`: the number of consecutive health checks that contradict it.
+    /// A report of the node itself that contradicts it counts as all but one of the required
+    /// checks.
+    pub contradicting: u32,
 }
 
 impl Liveness {
-    /// The belief after one more health check.
+    /// The liveness after one more health check.
     #[must_use]
     pub fn after(self, reached: bool) -> Self {
         if reached == self.alive {
-            return Self { against: 0, ..self };
+            return Self { contradicting: 0, ..self };
         }
-        let against = self.against + 1;
-        if against < self.enough() {
-            return Self { against, ..self };
+        let contradicting = self.contradicting + 1;
+        if contradicting < self.threshold() {
+            return Self { contradicting, ..self };
         }
-        Self { alive: reached, known: self.known || reached, against: 0 }
+        Self { alive: reached, known: self.known || reached, contradicting: 0 }
     }
 
-    /// The belief after the node itself reports a start-up or a shutdown.
+    /// The liveness after the node itself reports a start-up or a shutdown.
     #[must_use]
     pub fn after_report(self, up: bool) -> Self {
         if up == self.alive {
             return self;
         }
-        Self { against: self.against.max(self.enough() - 1), ..self }
+        Self { contradicting: self.contradicting.max(self.threshold() - 1), ..self }
     }
 
     /// The number of consecutive contradicting checks that change `alive`.
-    pub fn enough(self) -> u32 {
+    pub fn threshold(self) -> u32 {
         match (self.alive, self.known) {
             (true, _) => FAILURE_THRESHOLD,
             (false, true) => SUCCESS_THRESHOLD,
@@ -83,8 +84,8 @@ impl Liveness {
 
 /// Whether two boot ids prove a restart. An empty id or [`NO_BOOT_ID`] proves nothing.
 pub fn restarted(before: &str, now: &str) -> bool {
-    let says = |id: &str| !id.is_empty() && id != NO_BOOT_ID;
-    says(before) && says(now) && before != now
+    let is_known = |id: &str| !id.is_empty() && id != NO_BOOT_ID;
+    is_known(before) && is_known(now) && before != now
 }
 
 /// Whether two boot ids prove that there was no restart.
@@ -100,10 +101,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const NEW: Liveness = Liveness { alive: false, known: false, against: 0 };
+    const NEW: Liveness = Liveness { alive: false, known: false, contradicting: 0 };
 
-    fn after(looks: &[bool]) -> bool {
-        looks.iter().fold(NEW, |belief, reached| belief.after(*reached)).alive
+    fn after(checks: &[bool]) -> bool {
+        checks.iter().fold(NEW, |liveness, reached| liveness.after(*reached)).alive
     }
 
     #[test]
@@ -111,8 +112,14 @@ mod tests {
         assert!(after(&[false, true]));
         assert!(after(&[true, false, false]));
         assert!(!after(&[true, false, false, false]));
-        assert!(after(&[true, false, false, true, false, false]), "in a row");
-        assert!(!after(&[true, false, false, false, true]), "one answer of a dead machine");
+        assert!(
+            after(&[true, false, false, true, false, false]),
+            "the node fails two health checks in a row"
+        );
+        assert!(
+            !after(&[true, false, false, false, true]),
+            "one success does not make a dead node alive"
+        );
         assert!(after(&[true, false, false, false, true, true]));
     }
 
@@ -123,9 +130,9 @@ mod tests {
         assert_eq!(
             alive.after_report(false).after(true),
             alive,
-            "who is still let in beats what it said"
+            "a successful health check overrides the report"
         );
-        let died = (0..FAILURE_THRESHOLD).fold(alive, |belief, _| belief.after(false));
+        let died = (0..FAILURE_THRESHOLD).fold(alive, |liveness, _| liveness.after(false));
         assert!(!died.after_report(true).alive && died.after_report(true).after(true).alive);
         assert_eq!(alive.after_report(true), alive);
         assert_eq!(died.after_report(true).after(false), died);
@@ -146,18 +153,18 @@ mod tests {
         /// `alive` never changes before the required number of checks, and follows
         /// [`FAILURE_THRESHOLD`] equal checks.
         #[test]
-        fn aliveness_changes_exactly_at_limit(looks in prop::collection::vec(any::<bool>(), 0..40)) {
-            let mut belief = NEW;
+        fn aliveness_changes_exactly_at_limit(checks in prop::collection::vec(any::<bool>(), 0..40)) {
+            let mut liveness = NEW;
             let mut same = 0;
-            for (n, reached) in looks.iter().enumerate() {
-                let next = belief.after(*reached);
-                same = if n > 0 && looks[n - 1] == *reached { same + 1 } else { 1 };
-                if next.alive != belief.alive {
-                    let least = if belief.alive { FAILURE_THRESHOLD } else if belief.known { SUCCESS_THRESHOLD } else { 1 };
-                    prop_assert!(same >= least && next.alive == *reached && next.against == 0);
+            for (n, reached) in checks.iter().enumerate() {
+                let next = liveness.after(*reached);
+                same = if n > 0 && checks[n - 1] == *reached { same + 1 } else { 1 };
+                if next.alive != liveness.alive {
+                    let least = if liveness.alive { FAILURE_THRESHOLD } else if liveness.known { SUCCESS_THRESHOLD } else { 1 };
+                    prop_assert!(same >= least && next.alive == *reached && next.contradicting == 0);
                 }
                 prop_assert!(same < FAILURE_THRESHOLD || next.alive == *reached);
-                belief = next;
+                liveness = next;
             }
         }
     }

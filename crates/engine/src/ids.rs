@@ -29,6 +29,13 @@ pub fn actor_name(name: Option<&str>) -> &str {
     name.unwrap_or("Gantry")
 }
 
+/// Whether a text reads as an id. Paths accept the name or the id of a person or a deployment and
+/// look for the name first, so new ones can't have such a name. The database rejects it too
+/// (`person_name_is_no_id`, `deployment_name_is_no_id`).
+pub fn looks_like_id(text: &str) -> bool {
+    Uuid::parse_str(text).is_ok()
+}
+
 /// Why a text is not a valid name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
@@ -291,9 +298,9 @@ macro_rules! uuids {
         }
 
         impl FromStr for $name {
-            type Err = uuid::Error;
-            fn from_str(text: &str) -> Result<Self, uuid::Error> {
-                Uuid::parse_str(text).map(Self)
+            type Err = IdError;
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                Uuid::parse_str(text).map(Self).map_err(|_| IdError)
             }
         }
     )*};
@@ -344,6 +351,11 @@ impl StepId {
         Self(derived("step", &[noderole.0.as_bytes(), action.as_str().as_bytes()]))
     }
 }
+
+/// The text is not a valid id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("The id must be a UUID, such as 6f1c2d3e-0a1b-4c5d-8e9f-001122334455")]
+pub struct IdError;
 
 /// Why a text is not a valid number.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -402,6 +414,12 @@ mod tests {
             let refused = wrong.parse::<ReviewId>().unwrap_err();
             assert_eq!(refused.to_string(), "The review must be a number, such as 7", "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn invalid_id_error_names_the_form() {
+        let refused = "n1".parse::<NodeId>().unwrap_err().to_string();
+        assert!(refused.starts_with("The id must be a UUID, such as"), "{refused}");
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub mod reach;
 pub mod report;
 #[cfg(feature = "schema")]
 mod schema;
+pub mod suggestion;
 pub mod text;
 pub mod walk;
 

@@ -194,7 +194,7 @@ mod tests {
     fn forbidden_address_is_refused() {
         for allow_local in [false, true] {
             let policy = policy(allow_local);
-            for (address, why) in [
+            for (address, reason) in [
                 ("169.254.169.254", Refused::LinkLocal),
                 ("169.254.0.1", Refused::LinkLocal),
                 ("fe80::1", Refused::LinkLocal),
@@ -214,8 +214,8 @@ mod tests {
                 ("255.255.255.255", Refused::Multicast),
                 ("ff02::1", Refused::Multicast),
             ] {
-                assert_eq!(policy.check(ip(address), 22), Err(why), "{address}");
-                assert_eq!(policy.check_record(address, 22), Err(why), "{address}");
+                assert_eq!(policy.check(ip(address), 22), Err(reason), "{address}");
+                assert_eq!(policy.check_record(address, 22), Err(reason), "{address}");
             }
             assert_eq!(policy.check_record("fe80::1%eth0", 22), Err(Refused::LinkLocal));
             for name in ["metadata.google.internal", "Metadata.Google.Internal.", "metadata"] {

@@ -1,4 +1,4 @@
-//! The planner's report, with four lists for each stage: did, will do, waiting on, blocked by.
+//! The planner's report, with four lists for each stage: results, effects, waiting on, blocked by.
 //!
 //! The report answers "why is nothing happening?" even if the plan changes nothing. Every stage
 //! therefore always reports something, with the relevant ids and the evidence. Long lists of lines,
@@ -19,7 +19,8 @@ use crate::cluster::{NoderoleKey, Skeleton, phantom};
 use crate::counting::{many, some_of};
 use crate::ids::{DeploymentId, NodeId, NoderoleId, RoleName};
 use crate::lint::{Finding, Level, LintCheck};
-use crate::plan::effects::{Bound, EffectCause, Effects, Refusal, ValueOwner};
+use crate::plan::effects::{Bound, EffectCause, Effects, Refusal};
+use crate::plan::set_values::{ValueOwner, value_lines};
 use crate::plan::{EditNames, NumberedEdit};
 
 /// Maximum number of ids and of edits in one line.
@@ -63,9 +64,9 @@ pub struct StageReport {
     /// The stage.
     pub stage: Stage,
     /// The checks of the stage and their results. Never empty.
-    pub did: Vec<Line>,
+    pub results: Vec<Line>,
     /// The effects of a commit.
-    pub will_do: Vec<Line>,
+    pub effects: Vec<Line>,
     /// Actions that the stage would take once something else is available.
     pub waiting_on: Vec<Line>,
     /// The reasons that prevent edits from taking effect.
@@ -77,7 +78,7 @@ pub struct StageReport {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Line {
     /// The statement as text.
-    pub what: String,
+    pub text: String,
     /// The evidence as text.
     pub evidence: String,
     /// Numbers of the edits that caused it, at most 50.
@@ -86,7 +87,7 @@ pub struct Line {
     #[serde(default)]
     pub more_edits: usize,
     /// The objects that it concerns, at most 50.
-    pub about: Vec<Subject>,
+    pub subjects: Vec<Subject>,
     /// Number of further objects.
     pub more: usize,
 }
@@ -107,15 +108,22 @@ pub enum Subject {
 }
 
 impl Line {
-    fn new(what: impl Into<String>, evidence: impl Into<String>) -> Self {
+    fn new(text: impl Into<String>, evidence: impl Into<String>) -> Self {
         let (edits, about) = (BTreeSet::new(), Vec::new());
-        Self { what: what.into(), evidence: evidence.into(), edits, more_edits: 0, about, more: 0 }
+        Self {
+            text: text.into(),
+            evidence: evidence.into(),
+            edits,
+            more_edits: 0,
+            subjects: about,
+            more: 0,
+        }
     }
 
     fn about(mut self, subjects: impl IntoIterator<Item = Subject>) -> Self {
-        self.about = subjects.into_iter().collect();
-        self.more = self.about.len().saturating_sub(MAX_NAMED);
-        self.about.truncate(MAX_NAMED);
+        self.subjects = subjects.into_iter().collect();
+        self.more = self.subjects.len().saturating_sub(MAX_NAMED);
+        self.subjects.truncate(MAX_NAMED);
         self
     }
 
@@ -134,15 +142,16 @@ impl StageReport {
     fn new(stage: Stage) -> Self {
         Self {
             stage,
-            did: Vec::new(),
-            will_do: Vec::new(),
+            results: Vec::new(),
+            effects: Vec::new(),
             waiting_on: Vec::new(),
             blocked_by: Vec::new(),
         }
     }
 
     fn bounded(mut self) -> Self {
-        for lines in [&mut self.did, &mut self.will_do, &mut self.waiting_on, &mut self.blocked_by]
+        for lines in
+            [&mut self.results, &mut self.effects, &mut self.waiting_on, &mut self.blocked_by]
         {
             let more = lines.len().saturating_sub(MAX_LINES);
             if more > 0 {
@@ -166,19 +175,19 @@ pub fn report(
     effects: &Effects,
     findings: Option<&[Finding]>,
 ) -> Report {
-    let asked = ReportInput { skeleton, catalog, edits, effects };
+    let input = ReportInput { skeleton, catalog, edits, effects };
     let mut stages = vec![
-        asked.catalog(),
-        asked.edits(),
-        asked.bind(),
-        asked.moves(),
-        asked.order(),
-        asked.check(),
+        input.catalog(),
+        input.edits(),
+        input.bind(),
+        input.moves(),
+        input.order(),
+        input.check(),
         lint(findings),
     ];
-    for (stage, line) in asked.set_values() {
+    for (stage, line) in input.set_values() {
         if let Some(report) = stages.iter_mut().find(|report| report.stage == stage) {
-            report.will_do.push(line);
+            report.effects.push(line);
         }
     }
     for refusal in &effects.refused {
@@ -194,8 +203,8 @@ fn lint(findings: Option<&[Finding]>) -> StageReport {
     let mut report = StageReport::new(Stage::Lint);
     let Some(findings) = findings else {
         report
-            .did
-            .push(Line::new("Lint checked nothing", "the plan cannot be written as documents"));
+            .results
+            .push(Line::new("Lint did not run", "the plan cannot be written as documents"));
         report
             .waiting_on
             .push(Line::new("A plan that can be written as documents", "lint checks documents"));
@@ -203,9 +212,9 @@ fn lint(findings: Option<&[Finding]>) -> StageReport {
     };
     let is = |level: Level| findings.iter().filter(move |finding| finding.level == level);
     let (errors, warnings) = (is(Level::Error).count(), is(Level::Warning).count());
-    let what = format!("{} and {}", many(errors, "error"), many(warnings, "warning"));
-    report.did.push(Line::new(
-        what,
+    let text = format!("{} and {}", many(errors, "error"), many(warnings, "warning"));
+    report.results.push(Line::new(
+        text,
         format!("{} ran on the planned documents", many(LintCheck::ALL.len(), "check")),
     ));
     let line = |finding: &Finding| {
@@ -213,7 +222,7 @@ fn lint(findings: Option<&[Finding]>) -> StageReport {
         Line::new(finding.to_string(), format!("check {}", finding.check.id())).about(about)
     };
     report.blocked_by.extend(is(Level::Error).map(line));
-    report.did.extend(is(Level::Warning).map(line));
+    report.results.extend(is(Level::Warning).map(line));
     report
 }
 
@@ -235,14 +244,22 @@ fn stage_of(code: &str) -> Stage {
         | "no_such_jig"
         | "inactive_jig"
         | "unknown_jig"
-        | "jig_is_so"
+        | "jig_state_unchanged"
         | "version_unfit"
-        | "role_twice"
+        | "duplicate_role"
         | "no_own_version"
         | "out_of_use"
         | "served_by_other_version" => Stage::Catalog,
-        "abstract" | "conflict" | "provided_twice" | "already_bound" | "too_deep" | "needed"
-        | "barrier" | "barrier_by_hand" | "role_in_use" | "nothing_to_rerun" => Stage::Bind,
+        "abstract"
+        | "conflict"
+        | "name_already_provided"
+        | "already_bound"
+        | "too_deep"
+        | "needed"
+        | "barrier"
+        | "barrier_is_automatic"
+        | "role_in_use"
+        | "nothing_to_rerun" => Stage::Bind,
         "sibling" | "phantom" | "would_leave_behind" | "already_there" | "node_needed"
         | "not_empty" | "root_deployment" | "tree_too_deep" => Stage::Move,
         "cycle" | "circle" => Stage::Order,
@@ -278,24 +295,26 @@ impl ReportInput<'_> {
             .filter_map(|pin| self.catalog.barclamp(*pin).ok())
             .map(|b| b.roles.len())
             .sum();
-        let what =
+        let text =
             format!("{} and {} are in use", many(used.len(), "barclamp"), many(roles, "role"));
-        report.did.push(
-            Line::new(what, "pinned by deployments")
+        report.results.push(
+            Line::new(text, "pinned by deployments")
                 .about(used.iter().map(|pin| Subject::Content(*pin))),
         );
         for pin in &self.effects.barclamps {
-            let what = format!(
+            let text = format!(
                 "Deployment {} uses {} {}",
                 self.deployment(pin.deployment),
                 pin.barclamp,
                 pin.version.short()
             );
             let about = [Subject::Deployment(pin.deployment), Subject::Content(pin.version)];
-            report.will_do.push(Line::new(what, cause(&pin.why)).about(about).by([pin.why.edit()]));
+            report
+                .effects
+                .push(Line::new(text, cause_text(&pin.cause)).about(about).by([pin.cause.edit()]));
         }
         for gone in &self.effects.unpinned {
-            let what = match gone.to {
+            let text = match gone.to {
                 Some(to) => {
                     let place = self.deployment(gone.deployment);
                     format!("Deployment {place} inherits {} {}", gone.barclamp, to.short())
@@ -310,19 +329,19 @@ impl ReportInput<'_> {
             };
             let about = [Subject::Deployment(gone.deployment)];
             let about = about.into_iter().chain(gone.to.map(Subject::Content));
-            report
-                .will_do
-                .push(Line::new(what, cause(&gone.why)).about(about).by([gone.why.edit()]));
+            report.effects.push(
+                Line::new(text, cause_text(&gone.cause)).about(about).by([gone.cause.edit()]),
+            );
         }
         let coming: BTreeSet<Hash> = self.effects.barclamps.iter().map(|pin| pin.version).collect();
         for (hash, barclamp) in self.catalog.barclamps() {
             if !used.contains(&hash) && !coming.contains(&hash) {
-                let what = format!(
+                let text = format!(
                     "Barclamp {} {} is imported but not used",
                     barclamp.name, barclamp.version
                 );
                 let evidence = "no deployment pins it yet";
-                report.waiting_on.push(Line::new(what, evidence).about([Subject::Content(hash)]));
+                report.waiting_on.push(Line::new(text, evidence).about([Subject::Content(hash)]));
             }
         }
         report
@@ -330,8 +349,8 @@ impl ReportInput<'_> {
 
     /// The values that edits set, each with its stage.
     fn set_values(&self) -> impl Iterator<Item = (Stage, Line)> {
-        self.effects.value_lines(self).map(|(why, what, owner)| {
-            let line = Line::new(what, cause(why)).by([why.edit()]);
+        value_lines(self.effects, self).map(|(cause, text, owner)| {
+            let line = Line::new(text, cause_text(cause)).by([cause.edit()]);
             match owner {
                 ValueOwner::Deployment(id) => (Stage::Edits, line.about([Subject::Deployment(id)])),
                 ValueOwner::Node(id) => (Stage::Edits, line.about([Subject::Node(id)])),
@@ -348,8 +367,10 @@ impl ReportInput<'_> {
         let taken: BTreeSet<u32> =
             self.edits.iter().map(|e| e.seq).filter(|seq| !refused.contains(seq)).collect();
         let take = if self.edits.len() == 1 { "takes" } else { "take" };
-        let what = format!("{} of {} {take} effect", taken.len(), many(self.edits.len(), "edit"));
-        report.did.push(Line::new(what, "each edit applies on top of the previous ones").by(taken));
+        let text = format!("{} of {} {take} effect", taken.len(), many(self.edits.len(), "edit"));
+        report
+            .results
+            .push(Line::new(text, "each edit applies on top of the previous ones").by(taken));
         if self.edits.is_empty() {
             report.waiting_on.push(Line::new("An edit", "the proposal has none"));
         }
@@ -370,15 +391,15 @@ impl ReportInput<'_> {
     }
 
     /// Why something happens on a node. A phantom node is not named.
-    fn evidence(&self, node: NodeId, why: &EffectCause) -> String {
+    fn evidence(&self, node: NodeId, cause: &EffectCause) -> String {
         let known = self.skeleton.nodes.get(&node).map(|found| found.phantom);
         let phantom =
             known.unwrap_or_else(|| self.effects.deployments.iter().any(|new| new.phantom == node));
-        match why {
+        match cause {
             EffectCause::Required { by, implicit: true, .. } if phantom => {
                 format!("required by {by} for {}", self.node(node))
             }
-            _ => cause(why),
+            _ => cause_text(cause),
         }
     }
 
@@ -388,21 +409,21 @@ impl ReportInput<'_> {
             self.skeleton.nodes.values().map(|node| node.noderoles.len()).sum();
         let machines = self.skeleton.nodes.values().filter(|node| !node.phantom);
         let carriers = machines.filter(|node| !node.noderoles.is_empty()).count();
-        let what =
+        let text =
             format!("{} on {} are bound", many(bound_count, "noderole"), many(carriers, "node"));
-        report.did.push(Line::new(what, "the blueprint that the plan is based on"));
-        let thing = |noderole: &NoderoleKey, node: NodeId, why: &EffectCause| ChangedNoderole {
+        report.results.push(Line::new(text, "the blueprint that the plan is based on"));
+        let thing = |noderole: &NoderoleKey, node: NodeId, cause: &EffectCause| ChangedNoderole {
             role: noderole.role.clone(),
             id: noderole.id(node),
-            evidence: self.evidence(node, why),
-            edit: why.edit(),
+            evidence: self.evidence(node, cause),
+            edit: cause.edit(),
         };
-        let bound = self.effects.bound.iter().map(|b| thing(&b.noderole, b.node, &b.why));
-        report.will_do.extend(lines_by_role("Bind", bound));
-        let unbound = self.effects.unbound.iter().map(|u| thing(&u.noderole, u.node, &u.why));
-        report.will_do.extend(lines_by_role("Unbind", unbound));
-        let reruns = self.effects.reruns.iter().map(|r| thing(&r.noderole, r.node, &r.why));
-        report.will_do.extend(lines_by_role("Run again", reruns));
+        let bound = self.effects.bound.iter().map(|b| thing(&b.noderole, b.node, &b.cause));
+        report.effects.extend(lines_by_role("Bind", bound));
+        let unbound = self.effects.unbound.iter().map(|u| thing(&u.noderole, u.node, &u.cause));
+        report.effects.extend(lines_by_role("Unbind", unbound));
+        let reruns = self.effects.reruns.iter().map(|r| thing(&r.noderole, r.node, &r.cause));
+        report.effects.extend(lines_by_role("Run again", reruns));
         let repinned: Vec<Subject> = self
             .effects
             .repinned
@@ -410,10 +431,10 @@ impl ReportInput<'_> {
             .filter_map(|r| r.node.map(|node| Subject::Noderole(r.noderole.id(node))))
             .collect();
         if !repinned.is_empty() {
-            let what =
+            let text =
                 format!("{} get another version of their role", many(repinned.len(), "noderole"));
-            report.will_do.push(
-                Line::new(what, "their deployment uses another version of the barclamp")
+            report.effects.push(
+                Line::new(text, "their deployment uses another version of the barclamp")
                     .about(repinned),
             );
         }
@@ -424,38 +445,38 @@ impl ReportInput<'_> {
         let mut report = StageReport::new(Stage::Move);
         let machines = self.skeleton.nodes.values().filter(|node| !node.phantom).count();
         let deployments = many(self.skeleton.deployments.len(), "deployment");
-        report.did.push(Line::new(
+        report.results.push(Line::new(
             format!("{} in {deployments}", many(machines, "node")),
             "the deployments of the nodes",
         ));
         for new in &self.effects.deployments {
-            let what =
+            let text =
                 format!("Deployment {} is created below {}", new.name, self.deployment(new.parent));
-            let line = Line::new(what, cause(&new.why)).about([Subject::Deployment(new.id)]);
-            report.will_do.push(line.by([new.why.edit()]));
+            let line = Line::new(text, cause_text(&new.cause)).about([Subject::Deployment(new.id)]);
+            report.effects.push(line.by([new.cause.edit()]));
         }
         for gone in &self.effects.removed_deployments {
             let line = Line::new(format!("Deployment {} is removed", gone.name), "it is empty");
-            report.will_do.push(line.about([Subject::Deployment(gone.id)]).by([gone.why.edit()]));
+            report.effects.push(line.about([Subject::Deployment(gone.id)]).by([gone.cause.edit()]));
         }
         for moved in &self.effects.moved_deployments {
             let [deployment, from, to] =
                 [moved.deployment, moved.from, moved.to].map(|id| self.deployment(id));
-            let what = format!("Deployment {deployment} moves from {from} to {to}");
-            let line = Line::new(what, cause(&moved.why));
+            let text = format!("Deployment {deployment} moves from {from} to {to}");
+            let line = Line::new(text, cause_text(&moved.cause));
             let about = [Subject::Deployment(moved.deployment)];
-            report.will_do.push(line.about(about).by([moved.why.edit()]));
+            report.effects.push(line.about(about).by([moved.cause.edit()]));
         }
         for moved in &self.effects.moved {
             let (from, to) = (self.deployment(moved.from), self.deployment(moved.to));
-            let what = format!("Node {} moves from {from} to {to}", self.node(moved.node));
-            let line = Line::new(what, cause(&moved.why)).about([Subject::Node(moved.node)]);
-            report.will_do.push(line.by([moved.why.edit()]));
+            let text = format!("Node {} moves from {from} to {to}", self.node(moved.node));
+            let line = Line::new(text, cause_text(&moved.cause)).about([Subject::Node(moved.node)]);
+            report.effects.push(line.by([moved.cause.edit()]));
         }
         for gone in &self.effects.expunged {
             let line =
                 Line::new(format!("Node {} is expunged", gone.fqdn.short()), gone.reason.clone());
-            report.will_do.push(line.about([Subject::Node(gone.node)]).by([gone.why.edit()]));
+            report.effects.push(line.about([Subject::Node(gone.node)]).by([gone.cause.edit()]));
         }
         let touched: BTreeSet<NodeId> = self.effects.bound.iter().map(|b| b.node).collect();
         let idle: Vec<Subject> = self
@@ -468,8 +489,8 @@ impl ReportInput<'_> {
             .map(|(id, _)| Subject::Node(*id))
             .collect();
         if !idle.is_empty() {
-            let what = format!("A role for {}", many(idle.len(), "node"));
-            report.waiting_on.push(Line::new(what, "they have no noderole").about(idle));
+            let text = format!("A role for {}", many(idle.len(), "node"));
+            report.waiting_on.push(Line::new(text, "they have no noderole").about(idle));
         }
         report
     }
@@ -478,29 +499,29 @@ impl ReportInput<'_> {
         let mut report = StageReport::new(Stage::Order);
         let ranks =
             self.skeleton.nodes.values().flat_map(|node| &node.noderoles).map(|(_, n)| n.rank + 1);
-        let what = format!(
+        let text = format!(
             "The longest path through the graph has {}",
             many(ranks.max().unwrap_or(0) as usize, "step")
         );
-        report.did.push(Line::new(what, "ranks of the existing noderoles"));
+        report.results.push(Line::new(text, "ranks of the existing noderoles"));
         // The number of waves is part of the impact and not of this report. It depends on exclusive
         // steps per node and on re-runs.
         if let Some(lowest) = self.effects.bound.iter().map(|b| b.rank).min() {
             let first: Vec<&Bound> =
                 self.effects.bound.iter().filter(|b| b.rank == lowest).collect();
-            let what = format!("New work begins with {}", many(first.len(), "noderole"));
-            let line = Line::new(what, "no other new noderole precedes them in the graph");
-            let line = line.by(self.effects.bound.iter().map(|b: &Bound| b.why.edit()));
-            report.will_do.push(line.about(first.into_iter().map(|b| Subject::Noderole(b.id))));
+            let text = format!("New work begins with {}", many(first.len(), "noderole"));
+            let line = Line::new(text, "no other new noderole precedes them in the graph");
+            let line = line.by(self.effects.bound.iter().map(|b: &Bound| b.cause.edit()));
+            report.effects.push(line.about(first.into_iter().map(|b| Subject::Noderole(b.id))));
         }
         if !self.effects.rewired.is_empty() {
-            let what =
+            let text =
                 format!("{} get other parents", many(self.effects.rewired.len(), "noderole"));
             let about =
                 self.effects.rewired.iter().map(|r| Subject::Noderole(r.noderole.id(r.node)));
             report
-                .will_do
-                .push(Line::new(what, "their parents were added or removed").about(about));
+                .effects
+                .push(Line::new(text, "their parents were added or removed").about(about));
         }
         report
     }
@@ -509,7 +530,7 @@ impl ReportInput<'_> {
         let mut report = StageReport::new(Stage::Check);
         let hash =
             self.effects.hash().map(|hash| hash.short()).unwrap_or_else(|error| error.to_string());
-        report.did.push(Line::new("The effects are identified by their hash", hash));
+        report.results.push(Line::new("The effects are identified by their hash", hash));
         if self.effects.is_empty() {
             report.waiting_on.push(Line::new("A change to review", "the edits change nothing"));
         } else if self.effects.refused.is_empty() {
@@ -519,11 +540,11 @@ impl ReportInput<'_> {
             ));
         }
         if !self.effects.refused.is_empty() {
-            let what = format!(
+            let text = format!(
                 "{} must be undone first",
                 many(self.effects.refused.len(), "rejected edit")
             );
-            let line = Line::new(what, "all edits of a review must take effect");
+            let line = Line::new(text, "all edits of a review must take effect");
             report.blocked_by.push(line.by(self.effects.refused.iter().map(|r| r.edit)));
         }
         report
@@ -578,8 +599,8 @@ fn lines_by_role<'a>(
     })
 }
 
-fn cause(why: &EffectCause) -> String {
-    match why {
+fn cause_text(cause: &EffectCause) -> String {
+    match cause {
         EffectCause::Requested { .. } => "requested by an edit".into(),
         EffectCause::Required { by, implicit: true, .. } => {
             format!("required by {by} on its own node")

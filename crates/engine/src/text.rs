@@ -57,6 +57,13 @@ pub fn sentence(text: &str) -> String {
     if text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
 }
 
+/// The text with a capital first letter.
+pub fn capitalize(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|c| c.to_uppercase().collect::<String>()).unwrap_or_default();
+    format!("{first}{}", chars.as_str())
+}
+
 /// The code point, such as `U+202E`.
 pub fn number(c: char) -> String {
     format!("U+{:04X}", u32::from(c))
@@ -135,6 +142,13 @@ impl fmt::Display for DeceptiveText {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reason_becomes_a_sentence() {
+        let shown = |text| sentence(&capitalize(text));
+        assert_eq!(shown("you wrote part of it"), "You wrote part of it.");
+        assert_eq!(shown("Ask."), "Ask.");
+    }
 
     #[test]
     fn sentence_ends_with_one_mark() {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use engine::anneal::{
     AdmissionView, BudgetId, BudgetView, ClaimPlan, ConcurrencyGroupKey, ConcurrencyGroupLimit,
     DeploymentView, Limits, NodeView, OpenRun, Reason, StepState, StepView, Timestamp, admit,
-    awaited_steps, why_not,
+    awaited_steps, unmet_rules,
 };
 use engine::catalog::{ConcurrencyGroupMode, Needs, OnError};
 use engine::ids::{
@@ -123,7 +123,7 @@ fn open(n: u128, node: u128) -> OpenRun {
 }
 
 fn reasons(view: &AdmissionView, n: u128) -> Vec<String> {
-    why_not(view, LIMITS, step_id(n)).iter().map(ToString::to_string).collect()
+    unmet_rules(view, LIMITS, step_id(n)).iter().map(ToString::to_string).collect()
 }
 
 type ViewChange = fn(&mut AdmissionView);
@@ -194,7 +194,7 @@ fn every_rule_applies_and_is_reported() {
         ),
         (
             |v| v.jigs.values_mut().for_each(|active| *active = false),
-            "Jig script is switched off. Propose to switch it on",
+            "Jig script is turned off. Propose to turn it on",
         ),
         (
             |v| v.deployments.get_mut(&deployment_id(0)).unwrap().on_hold_by = Some("ada".into()),
@@ -290,20 +290,20 @@ fn rules_ignore_unrelated_conditions() {
         available: true,
         confirmed: false,
     };
-    assert_eq!(reasons(&phantom, 1), [""; 0], "a phantom need not join");
+    assert_eq!(reasons(&phantom, 1), [""; 0], "a phantom node does not need to join");
 
     let mut dead = view([step(1, 1)]);
     the_node(&mut dead).alive = false;
     the_node(&mut dead).confirmed = false;
     for (needs, may) in [(Needs::Alive, false), (Needs::Any, true), (Needs::Dead, true)] {
         the_step(&mut dead).needs = needs;
-        assert_eq!(why_not(&dead, LIMITS, step_id(1)).is_empty(), may, "{needs:?}");
+        assert_eq!(unmet_rules(&dead, LIMITS, step_id(1)).is_empty(), may, "{needs:?}");
     }
 
     let mut shared = view([step(1, 1)]);
     the_step(&mut shared).exclusive = false;
     shared.open.push(open(9, 1));
-    assert_eq!(reasons(&shared, 1), [""; 0], "only exclusive steps shut each other out");
+    assert_eq!(reasons(&shared, 1), [""; 0], "only exclusive steps block each other");
 
     // Another step already counts the node against the disruption budget, which counts it once.
     let mut budget = view([step(1, 1)]);
@@ -380,7 +380,11 @@ fn awaited_step_may_exceed_a_stuck_budget() {
     let parents = parents.map(|(n, of)| (step_id(n), of.into_iter().map(step_id).collect()));
     view.awaited = awaited_steps(&view.steps, &parents.into());
     assert_eq!(view.awaited, [(BudgetId(1), [step_id(2), step_id(3)].into())].into());
-    assert_eq!(admit(&view, LIMITS), [step_id(2)], "one of them, and no other step");
+    assert_eq!(
+        admit(&view, LIMITS),
+        [step_id(2)],
+        "one awaited step may exceed the budget, and no other step"
+    );
 
     let (id, on_same_node) = step(6, 1);
     view.steps.insert(id, on_same_node);
@@ -397,7 +401,7 @@ fn awaited_step_may_exceed_a_stuck_budget() {
     assert_eq!(admit(&view, LIMITS), [], "a step of another down node runs");
     view.steps.get_mut(&step_id(5)).unwrap().state = StepState::Todo;
     view.nodes.get_mut(&node_id(1)).unwrap().alive = false;
-    assert_eq!(admit(&view, LIMITS), [], "a dead node waits for no step");
+    assert_eq!(admit(&view, LIMITS), [], "no step waits for the dead node");
 }
 
 fn any_view() -> impl Strategy<Value = AdmissionView> {
@@ -560,7 +564,7 @@ proptest! {
         }
         if picks.is_empty() {
             for id in view.steps.keys() {
-                prop_assert_ne!(why_not(&view, limits, *id), Vec::<Reason>::new());
+                prop_assert_ne!(unmet_rules(&view, limits, *id), Vec::<Reason>::new());
             }
         }
     }

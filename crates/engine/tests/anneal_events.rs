@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use engine::anneal::{
-    Broken, Cause, Change, Child, Committed, Event, LOSSES, Outcome, Progress, Refused,
+    Cause, Change, Child, Committed, Event, InvariantViolation, LOSSES, Outcome, Progress, Refused,
     RerunReason, Step, StepState, Stop, World, apply,
 };
 use engine::catalog::{Join, JoinAfter, JoinNeed, Needs};
@@ -87,7 +87,7 @@ fn failed(retry: bool) -> Event {
 /// The result of each event on a plain step in each state; `None` if the event is refused.
 #[test]
 fn each_event_in_each_state_is_correct() {
-    let rerun = |n| Event::Rerun { generation: BlueprintNumber(n), why: RerunReason::Slice };
+    let rerun = |n| Event::Rerun { generation: BlueprintNumber(n), reason: RerunReason::Slice };
     let check = |rerun| Event::CheckFailed { reason: "down".into(), rerun };
     let table: [(Event, [Option<StepState>; 5]); 14] = [
         // from: BLOCKED, TODO, TRANSITION, ACTIVE, ERROR
@@ -98,7 +98,7 @@ fn each_event_in_each_state_is_correct() {
         (Event::Lost { generation: NOW }, [None, None, Some(Todo), None, None]),
         (Event::NeverStarted, [None, None, Some(Todo), None, None]),
         (Event::Canceled { by: "ada".into() }, [None, None, Some(Error), None, None]),
-        (Event::Retry { why: RerunReason::Retry }, [None, None, None, None, Some(Todo)]),
+        (Event::Retry { reason: RerunReason::Retry }, [None, None, None, None, Some(Todo)]),
         (rerun(7), [Some(Blocked), Some(Todo), Some(Transition), Some(Todo), Some(Todo)]),
         (rerun(8), [Some(Blocked), Some(Todo), Some(Transition), Some(Todo), Some(Todo)]),
         (rerun(6), [None, None, None, None, None]),
@@ -143,14 +143,14 @@ fn missing_parent_leads_to_blocked() {
         Blocked
     );
     assert_eq!(after(Transition, Event::Succeeded { generation: NOW }).state, Active);
-    assert_eq!(after(Error, Event::Retry { why: RerunReason::Retry }).state, Blocked);
+    assert_eq!(after(Error, Event::Retry { reason: RerunReason::Retry }).state, Blocked);
     assert_eq!(
-        after(Active, Event::Rerun { generation: BlueprintNumber(8), why: RerunReason::Slice })
+        after(Active, Event::Rerun { generation: BlueprintNumber(8), reason: RerunReason::Slice })
             .state,
         Blocked
     );
     assert_eq!(
-        after(Active, Event::Rerun { generation: BlueprintNumber(8), why: RerunReason::Slice })
+        after(Active, Event::Rerun { generation: BlueprintNumber(8), reason: RerunReason::Slice })
             .pending,
         2
     );
@@ -170,7 +170,7 @@ fn success_applies_to_own_generation_only() {
     apply_to(
         &mut world,
         1,
-        Event::Rerun { generation: BlueprintNumber(8), why: RerunReason::Changed },
+        Event::Rerun { generation: BlueprintNumber(8), reason: RerunReason::Changed },
     )
     .unwrap();
     assert_eq!(world.steps[&id(1)].progress.state, Transition);
@@ -184,10 +184,10 @@ fn success_applies_to_own_generation_only() {
 #[test]
 fn cause_during_run_triggers_next_run() {
     let mut world = world(vec![step(1, Transition), step(2, Blocked)], &[(1, 2, Hard)]);
-    apply_to(&mut world, 1, Event::Rerun { generation: NOW, why: RerunReason::Data }).unwrap();
+    apply_to(&mut world, 1, Event::Rerun { generation: NOW, reason: RerunReason::Data }).unwrap();
     assert_eq!(
         world.steps[&id(1)].progress.cause,
-        Some(Cause { why: RerunReason::Data, again: true })
+        Some(Cause { reason: RerunReason::Data, again: true })
     );
     apply_to(&mut world, 1, Event::Succeeded { generation: NOW }).unwrap();
     let after = &world.steps[&id(1)].progress;
@@ -219,11 +219,11 @@ fn failures_are_retried_with_backoff_until_limit() {
     apply_to(&mut world, 1, failed(true)).unwrap();
     let now = &world.steps[&id(1)].progress;
     assert_eq!((now.state, now.failures), (Error, 3));
-    let outcome = apply_to(&mut world, 1, Event::Retry { why: RerunReason::Retry }).unwrap();
+    let outcome = apply_to(&mut world, 1, Event::Retry { reason: RerunReason::Retry }).unwrap();
     assert_eq!(
         outcome.deltas[0].not_before,
         Some(Duration::ZERO),
-        "a person does not wait for a backoff"
+        "a retry by a person skips the backoff"
     );
     let now = &world.steps[&id(1)].progress;
     assert_eq!((now.state, now.failures, now.error.as_deref()), (Todo, 0, None));
@@ -275,18 +275,22 @@ fn destructive_step_is_not_repeated_automatically() {
     assert_eq!(
         alone(make(Transition), Event::NeverStarted).unwrap().progress.state,
         Todo,
-        "it was proven"
+        "the ledger proves that it did not start"
     );
-    let drift = Event::Rerun { generation: NOW, why: RerunReason::Drift };
+    let drift = Event::Rerun { generation: NOW, reason: RerunReason::Drift };
     assert!(matches!(alone(make(Active), drift.clone()), Err(Refused::AlreadyApplied { .. })));
-    assert!(matches!(alone(make(Error), drift.clone()), Err(Refused::Unasked { .. })));
+    assert!(matches!(alone(make(Error), drift.clone()), Err(Refused::Unrequested { .. })));
     assert_eq!(
-        alone(make(Error), Event::Retry { why: RerunReason::Retry }).unwrap().progress.state,
+        alone(make(Error), Event::Retry { reason: RerunReason::Retry }).unwrap().progress.state,
         Todo
     );
     for state in [Active, Error] {
-        let again = Event::Rerun { generation: BlueprintNumber(8), why: RerunReason::Slice };
-        assert_eq!(alone(make(state), again).unwrap().progress.state, Todo, "a review decided it");
+        let again = Event::Rerun { generation: BlueprintNumber(8), reason: RerunReason::Slice };
+        assert_eq!(
+            alone(make(state), again).unwrap().progress.state,
+            Todo,
+            "a review decided that the step runs again"
+        );
     }
     // Drift during a run does not cause a second run. A parent's re-run does not move the step in
     // the queue.
@@ -337,14 +341,14 @@ fn error_blocks_descendants_and_retry_restores_results() {
     assert!(world.steps.values().skip(1).take(3).all(|s| s.progress.applied == Some(NOW)));
 
     // Meanwhile, a user re-runs step 3.
-    apply_to(&mut world, 3, Event::Rerun { generation: NOW, why: RerunReason::Slice }).unwrap();
-    apply_to(&mut world, 1, Event::Retry { why: RerunReason::Retry }).unwrap();
+    apply_to(&mut world, 3, Event::Rerun { generation: NOW, reason: RerunReason::Slice }).unwrap();
+    apply_to(&mut world, 1, Event::Retry { reason: RerunReason::Retry }).unwrap();
     apply_to(&mut world, 1, Event::Started).unwrap();
     apply_to(&mut world, 1, Event::Succeeded { generation: NOW }).unwrap();
     assert_eq!(states(&world), [(Active, 0), (Active, 0), (Todo, 0), (Blocked, 1), (Todo, 0)]);
     apply_to(&mut world, 3, Event::Started).unwrap();
     apply_to(&mut world, 3, Event::Succeeded { generation: NOW }).unwrap();
-    assert_eq!(states(&world)[3], (Active, 0), "4 kept its result");
+    assert_eq!(states(&world)[3], (Active, 0), "step 4 kept its result");
 }
 
 #[test]
@@ -373,7 +377,7 @@ fn error_frees_order_only_and_after_end_children() {
     let mut world = world(vec![step(1, Transition), after_end, step(3, Blocked)], &edges);
     apply_to(&mut world, 1, failed(true)).unwrap();
     assert_eq!(states(&world), [(Error, 0), (Todo, 0), (Todo, 0)]);
-    apply_to(&mut world, 1, Event::Retry { why: RerunReason::Retry }).unwrap();
+    apply_to(&mut world, 1, Event::Retry { reason: RerunReason::Retry }).unwrap();
     assert_eq!(states(&world), [(Todo, 0), (Blocked, 1), (Blocked, 1)]);
 }
 
@@ -395,7 +399,7 @@ fn any_and_at_least_joins_count_parents() {
     let succeed =
         |world: &mut World, n| apply_to(world, n, Event::Succeeded { generation: NOW }).unwrap();
     let rerun = |world: &mut World, n| {
-        apply_to(world, n, Event::Rerun { generation: NOW, why: RerunReason::Drift }).unwrap()
+        apply_to(world, n, Event::Rerun { generation: NOW, reason: RerunReason::Drift }).unwrap()
     };
     succeed(&mut world, 1);
     assert_eq!(below(&world), [(Todo, 0), (Blocked, 1)]);
@@ -403,7 +407,7 @@ fn any_and_at_least_joins_count_parents() {
     assert_eq!(below(&world), [(Todo, 0), (Todo, 0)]);
     succeed(&mut world, 3);
     rerun(&mut world, 1);
-    assert_eq!(below(&world), [(Todo, 0), (Todo, 0)], "one more than needed was there");
+    assert_eq!(below(&world), [(Todo, 0), (Todo, 0)], "the join still has enough parents");
     rerun(&mut world, 2);
     assert_eq!(below(&world), [(Todo, 0), (Blocked, 1)]);
     rerun(&mut world, 3);
@@ -418,7 +422,7 @@ fn rerun_blocks_waiting_but_not_active_children() {
     apply_to(
         &mut world,
         1,
-        Event::Rerun { generation: BlueprintNumber(8), why: RerunReason::Slice },
+        Event::Rerun { generation: BlueprintNumber(8), reason: RerunReason::Slice },
     )
     .unwrap();
     assert_eq!(states(&world), [(Todo, 0), (Active, 1), (Blocked, 1), (Transition, 1)]);
@@ -433,7 +437,7 @@ fn rerun_blocks_waiting_but_not_active_children() {
 fn barrier_propagates_reruns_and_errors() {
     let barrier = || Step { immediate: true, ..step(2, Active) };
     let edges = [(1, 2, Hard), (2, 3, Hard), (3, 4, Hard)];
-    let rerun = || Event::Rerun { generation: BlueprintNumber(8), why: RerunReason::Slice };
+    let rerun = || Event::Rerun { generation: BlueprintNumber(8), reason: RerunReason::Slice };
     for order in [[1, 3], [3, 1]] {
         let mut world =
             world(vec![step(1, Active), barrier(), step(3, Active), step(4, Active)], &edges);
@@ -474,16 +478,25 @@ fn node_down_and_up_in_each_state() {
             let down = apply(&world, &Change::NodeDown { node: NODE }).unwrap();
             world.take(&down);
             let now = &world.steps[&id(1)].progress;
-            assert_eq!(now.state, expected, "{state}, destructive {destructive}, {needs:?}");
+            assert_eq!(
+                now.state, expected,
+                "a step in state {state}, destructive {destructive}, needs {needs:?}"
+            );
             assert!(!now.node_up);
             let ended = state == Transition && needs == Needs::Alive;
             assert_eq!(down.outdated, if ended { vec![id(1)] } else { vec![] });
-            assert_eq!(now.failures, 0, "death is no failure of the step");
+            assert_eq!(
+                now.failures, 0,
+                "the death of a node does not count as a failure of the step"
+            );
 
             let up = apply(&world, &Change::NodeUp { node: NODE, resumed: [].into() }).unwrap();
             world.take(&up);
             let now = &world.steps[&id(1)].progress;
-            assert_eq!(now.state, expected, "coming back moves nothing by itself");
+            assert_eq!(
+                now.state, expected,
+                "the return of the node alone does not change the step"
+            );
             assert!(now.node_up);
         }
     }
@@ -509,7 +522,7 @@ fn dead_node_resets_only_own_steps() {
     assert_eq!(
         world.steps[&id(3)].progress.cause,
         Some(Cause::new(RerunReason::NodeAway)),
-        "its result does not count while its node is away"
+        "the result does not count while the node is away"
     );
     assert_eq!(
         down.deltas.iter().map(|d| d.step).collect::<Vec<_>>(),
@@ -519,9 +532,9 @@ fn dead_node_resets_only_own_steps() {
 
 #[test]
 fn retained_result_on_dead_node_is_not_restored() {
-    let mut kept = step(1, Blocked);
-    kept.progress.applied = Some(NOW);
-    let mut world = world(vec![kept], &[]);
+    let mut stored = step(1, Blocked);
+    stored.progress.applied = Some(NOW);
+    let mut world = world(vec![stored], &[]);
     let down = apply(&world, &Change::NodeDown { node: NODE }).unwrap();
     world.take(&down);
     assert_eq!(world.steps[&id(1)].progress.cause, Some(Cause::new(RerunReason::NodeAway)));
@@ -602,12 +615,15 @@ fn inconsistent_world_is_reported() {
     let change = Change::Step { step: id(1), event: succeeded };
     assert_eq!(
         apply(&flat, &change),
-        Err(Stop::Broken(Broken::Rank { parent: id(1), child: id(2) }))
+        Err(Stop::InvariantViolation(InvariantViolation::Rank { parent: id(1), child: id(2) }))
     );
     let child = flat.steps.get_mut(&id(2)).unwrap();
     child.rank = 2;
     child.progress.pending = 0;
-    assert_eq!(apply(&flat, &change), Err(Stop::Broken(Broken::Count { step: id(2) })));
+    assert_eq!(
+        apply(&flat, &change),
+        Err(Stop::InvariantViolation(InvariantViolation::Count { step: id(2) }))
+    );
 }
 
 #[test]
@@ -624,11 +640,11 @@ fn failed_check_blocks_dependents_until_it_passes() {
     assert_eq!(apply_to(&mut world, 2, Event::CheckPassed).unwrap_err().step(), id(2));
     apply_to(&mut world, 1, Event::CheckPassed).unwrap();
     assert_eq!(states(&world), [(Active, 0), (Active, 0), (Active, 0)]);
-    assert!(world.steps.values().all(Step::is_converged), "without a run");
+    assert!(world.steps.values().all(Step::is_converged), "no step must run");
 }
 
 #[test]
-fn failed_run_is_no_failed_check() {
+fn failed_run_is_not_a_failed_check() {
     let mut again = step(1, Transition);
     again.progress.applied = Some(NOW);
     let failed = alone(again, failed(false)).unwrap();
@@ -644,7 +660,7 @@ fn destructive_step_never_runs_again_for_a_check() {
     let failed = Event::CheckFailed { reason: "down".into(), rerun: true };
     let wipe = alone(wipe, failed).unwrap();
     assert_eq!(wipe.progress.state, Error);
-    let retried = alone(wipe, Event::Retry { why: RerunReason::Retry }).unwrap();
+    let retried = alone(wipe, Event::Retry { reason: RerunReason::Retry }).unwrap();
     assert_eq!(retried.progress.state, Active, "a retry only ends the ERROR");
 }
 

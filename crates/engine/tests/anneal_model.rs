@@ -10,7 +10,7 @@ use engine::anneal::{
     AdmissionView, BATCH, BudgetId, BudgetView, Cause, Change, Child, Committed,
     ConcurrencyGroupKey, ConcurrencyGroupLimit, DeploymentView, Event, Limits, Missing, NodeView,
     OpenRun, Outcome, Progress, Refused, RerunReason, Step, StepState, StepView, Stop, Timestamp,
-    World, admit, apply, apply_each, awaited_steps, why_not,
+    World, admit, apply, apply_each, awaited_steps, unmet_rules,
 };
 use engine::catalog::{ConcurrencyGroupMode, Join, JoinAfter, JoinNeed, Needs, OnError};
 use engine::cluster::EdgeKind;
@@ -313,7 +313,7 @@ impl Cluster {
         assert_eq!(
             apply(&self.world, change).as_ref(),
             Ok(&outcome),
-            "the same change, the same outcome"
+            "the same change must have the same outcome"
         );
         self.check_found_step_by_step(change, &outcome);
         let before = self.world.clone();
@@ -345,17 +345,20 @@ impl Cluster {
     /// same, and only nearby steps may be loaded.
     fn check_found_step_by_step(&self, change: &Change, whole: &Outcome) {
         let mut near = World::default();
-        let mut asked = Missing::default();
+        let mut missing_rows = Missing::default();
         for _ in 0..=2 * self.world.steps.len() + 2 {
             match apply(&near, change) {
                 Ok(found) => {
                     assert_eq!(&found, whole);
-                    return self.check_cost(change, whole, &asked);
+                    return self.check_cost(change, whole, &missing_rows);
                 }
                 Err(Stop::Missing(missing)) => {
                     assert!(!missing.is_empty());
                     let known = |id: &StepId| near.steps.contains_key(id);
-                    assert!(!missing.steps.iter().any(known), "asked for what was there");
+                    assert!(
+                        !missing.steps.iter().any(known),
+                        "the change requested a step that was loaded already"
+                    );
                     for id in &missing.steps {
                         near.steps.insert(*id, self.world.steps[id].clone());
                     }
@@ -364,7 +367,7 @@ impl Cluster {
                         children.reverse();
                         assert!(
                             near.children.insert(*id, children).is_none(),
-                            "asked for what was there"
+                            "the change requested children that were loaded already"
                         );
                     }
                     for node in &missing.by_node {
@@ -373,13 +376,13 @@ impl Cluster {
                             self.world.on_node.get(node).cloned().unwrap_or_default(),
                         );
                     }
-                    asked.steps.extend(missing.steps);
-                    asked.children_of.extend(missing.children_of);
+                    missing_rows.steps.extend(missing.steps);
+                    missing_rows.children_of.extend(missing.children_of);
                 }
                 Err(other) => panic!("{change:?}: {other:?}"),
             }
         }
-        panic!("loading does not end: {change:?}");
+        panic!("loading does not finish: {change:?}");
     }
 
     /// Checks that only steps of the change, children of moved steps, and blocked immediate steps
@@ -387,7 +390,7 @@ impl Cluster {
     ///
     /// Does not apply to commits: before all parents are loaded, the first round may request one
     /// child too many.
-    fn check_cost(&self, change: &Change, outcome: &Outcome, asked: &Missing) {
+    fn check_cost(&self, change: &Change, outcome: &Outcome, missing_rows: &Missing) {
         if matches!(change, Change::Commit(_)) {
             return;
         }
@@ -403,23 +406,26 @@ impl Cluster {
                 || ((step.immediate || step.skipped) && step.progress.state == StepState::Blocked)
         };
         // While only some parents of a step are loaded, it may seem to move although it does not.
-        let beside = |id: &StepId| {
+        let is_near = |id: &StepId| {
             let near = |(_, children): &(&StepId, &Vec<Child>)| {
                 children.iter().any(|child| child.step == *id)
             };
             self.world.children.iter().filter(near).any(|(parent, _)| passes(parent))
         };
-        for id in &asked.children_of {
+        for id in &missing_rows.children_of {
             assert!(
-                passes(id) || beside(id),
-                "children of {id} were asked for, and neither it nor a parent moved"
+                passes(id) || is_near(id),
+                "children of {id} were requested, although neither it nor a parent changed"
             );
         }
         let mut allowed = self.named(change);
-        for id in &asked.children_of {
+        for id in &missing_rows.children_of {
             allowed.extend(self.world.children[id].iter().map(|child| child.step));
         }
-        assert!(asked.steps.is_subset(&allowed), "{change:?} reached too far");
+        assert!(
+            missing_rows.steps.is_subset(&allowed),
+            "{change:?} requested steps outside of its reach"
+        );
     }
 
     fn named(&self, change: &Change) -> BTreeSet<StepId> {
@@ -460,13 +466,17 @@ impl Cluster {
                     || (erred && step.is_immediate() && step.progress.state == StepState::Blocked)
             };
             let near = parents[&delta.step].iter().any(|(parent, _)| passes(parent));
-            assert!(near, "{change:?} reached {}", delta.step);
+            assert!(near, "{change:?} changed step {}, which is out of reach", delta.step);
             assert_eq!(was.progress.generation, is.progress.generation);
             assert_eq!(was.progress.failures, is.progress.failures);
             let immediate = was.immediate || was.skipped;
             match (was.progress.state, is.progress.state) {
                 (StepState::Transition, now) => {
-                    assert_eq!(now, StepState::Transition, "others leave a running step alone")
+                    assert_eq!(
+                        now,
+                        StepState::Transition,
+                        "a change of other steps must not change a running step"
+                    )
                 }
                 (StepState::Error, now) => assert_eq!(now, StepState::Error),
                 (StepState::Active, StepState::Active) => {}
@@ -474,10 +484,13 @@ impl Cluster {
                     assert_eq!(now, StepState::Blocked);
                     assert!(
                         immediate || erred,
-                        "{change:?}: an ACTIVE step moved although nothing failed"
+                        "{change:?}: an ACTIVE step changed without a failure"
                     );
                     assert!(!is.is_final());
-                    assert_eq!(was.progress.applied, is.progress.applied, "its result is kept");
+                    assert_eq!(
+                        was.progress.applied, is.progress.applied,
+                        "the change must retain the result"
+                    );
                 }
                 (_, StepState::Active) => {
                     assert!(
@@ -508,9 +521,9 @@ impl Cluster {
                 }
                 match step.progress.state {
                     StepState::Active => {
-                        assert!(step.is_final(), "{} stays ACTIVE below an error", step.id)
+                        assert!(step.is_final(), "{} is ACTIVE below a failed step", step.id)
                     }
-                    StepState::Todo => panic!("{} is TODO below an error", step.id),
+                    StepState::Todo => panic!("{} is TODO below a failed step", step.id),
                     StepState::Blocked if moved.contains(&step.id) || step.is_immediate() => {
                         broken.push(step.id)
                     }
@@ -564,29 +577,34 @@ impl Cluster {
                 good += usize::from(active || (error && step.join.after == JoinAfter::End));
             }
         }
-        let wanted = match step.join.need {
+        let needed = match step.join.need {
             JoinNeed::All => counting,
             JoinNeed::Any => counting.min(1),
             JoinNeed::AtLeast(n) => n as usize,
         };
-        wanted.saturating_sub(good) + ahead
+        needed.saturating_sub(good) + ahead
     }
 
     fn check_invariants(&self) {
         for step in self.world.steps.values() {
             let Progress { state, pending, applied, generation, cause, .. } = &step.progress;
-            assert_eq!(*pending as usize, self.recount(step), "pending of {} ({state})", step.id);
+            assert_eq!(
+                *pending as usize,
+                self.recount(step),
+                "wrong pending count of {} ({state})",
+                step.id
+            );
             assert_eq!(*pending == 0, self.holds(step));
             match state {
                 StepState::Todo => assert_eq!(*pending, 0),
                 StepState::Blocked => {
-                    assert!(*pending > 0, "{} is BLOCKED and waits for nothing", step.id)
+                    assert!(*pending > 0, "{} is BLOCKED without missing parents", step.id)
                 }
                 StepState::Active => {
                     assert_eq!(
                         *applied,
                         Some(*generation),
-                        "ACTIVE without the result of its generation"
+                        "an ACTIVE step must have the result of its generation"
                     );
                     assert_eq!(*cause, None);
                     assert!(!step.is_immediate() || *pending == 0);
@@ -599,7 +617,7 @@ impl Cluster {
             let again = cause.is_some_and(|cause| cause.again);
             assert!(
                 !again || *state == StepState::Transition,
-                "only an attempt that is open can be behind a cause"
+                "only a step with an open attempt can be due again after it"
             );
             assert!(applied.is_none_or(|applied| applied <= *generation));
             assert_eq!(self.runs.contains_key(&step.id), *state == StepState::Transition);
@@ -607,7 +625,7 @@ impl Cluster {
         for node in 0..NODES {
             let exclusive =
                 self.runs.values().filter(|run| run.node == node_id(node) && run.exclusive).count();
-            assert!(exclusive <= 1, "{exclusive} exclusive runs on one node");
+            assert!(exclusive <= 1, "{exclusive} exclusive runs are open on one node");
         }
         assert!(self.runs.len() <= LIMITS.running as usize);
     }
@@ -693,27 +711,30 @@ impl Cluster {
         assert!(picks.len() <= LIMITS.batch as usize);
         if let Some(first) = picks.first() {
             assert_eq!(
-                why_not(&view, LIMITS, *first),
+                unmet_rules(&view, LIMITS, *first),
                 [],
-                "the first pick is held back by nothing"
+                "the first claimed step must have no pending reason"
             );
         } else {
             for step in self.in_state(StepState::Todo) {
                 assert_ne!(
-                    why_not(&view, LIMITS, step),
+                    unmet_rules(&view, LIMITS, step),
                     [],
-                    "{step} is held back without a reason"
+                    "{step} was not claimed and has no pending reason"
                 );
             }
         }
         for id in &picks {
             let step = &self.world.steps[id];
-            assert!(self.holds(step), "{id} starts before its join holds");
+            assert!(self.holds(step), "{id} starts before its join is satisfied");
             assert!(!step.is_immediate());
-            assert!(!self.uncertain.contains(id), "{id} may have been done, and is done again");
+            assert!(
+                !self.uncertain.contains(id),
+                "{id} runs again although its first run may have finished"
+            );
             assert!(
                 !self.destroyed.contains(&(*id, step.progress.generation)),
-                "{id} is done twice"
+                "{id} runs twice at one generation"
             );
             assert!(step.needs != Needs::Alive || step.progress.node_up);
             let index = *self.born.iter().find(|i| step_id(**i) == *id).unwrap();
@@ -738,7 +759,7 @@ impl Cluster {
             let running = running.count();
             assert!(
                 max.is_none_or(|max| running <= max as usize),
-                "concurrency group {concurrency_group} is over its limit"
+                "concurrency group {concurrency_group} exceeds its limit"
             );
         }
     }
@@ -751,7 +772,7 @@ impl Cluster {
             if applied {
                 assert!(
                     self.destroyed.insert((step, run.generation)),
-                    "applied twice at one generation"
+                    "a destructive step was applied twice at one generation"
                 );
             }
             if matches!(event, Event::Lost { .. }) {
@@ -796,13 +817,13 @@ impl Cluster {
                 assert_eq!(
                     self.state(step.id),
                     StepState::Active,
-                    "children of what runs again stay ACTIVE"
+                    "children of a step that runs again must stay ACTIVE"
                 );
             }
         }
         let older = Change::Step {
             step: *steps.first().unwrap(),
-            event: Event::Rerun { generation: BlueprintNumber(1), why: RerunReason::Slice },
+            event: Event::Rerun { generation: BlueprintNumber(1), reason: RerunReason::Slice },
         };
         assert!(matches!(self.change(&older), Err(Refused::StaleGeneration { .. })));
     }
@@ -835,11 +856,11 @@ impl Cluster {
     fn drift(&mut self, step: StepId) {
         let generation = self.world.steps[&step].progress.generation;
         let done = self.world.steps[&step].is_final();
-        let event = Event::Rerun { generation, why: RerunReason::Drift };
+        let event = Event::Rerun { generation, reason: RerunReason::Drift };
         match self.change(&Change::Step { step, event }) {
             Ok(()) => assert!(!done),
             Err(Refused::AlreadyApplied { .. }) => assert!(done),
-            Err(Refused::Unasked { .. }) => assert_eq!(self.state(step), StepState::Error),
+            Err(Refused::Unrequested { .. }) => assert_eq!(self.state(step), StepState::Error),
             Err(other) => panic!("{other}"),
         }
     }
@@ -891,11 +912,11 @@ impl Cluster {
                 continue;
             }
             match step.progress.state {
-                StepState::Transition => panic!("an attempt goes on on a dead node"),
+                StepState::Transition => panic!("an attempt is still open on a dead node"),
                 StepState::Active => assert!(step.is_final()),
                 StepState::Error => assert!(step.destructive),
                 StepState::Todo => {
-                    assert!(!step.needs_no_run(), "a result on a dead node is taken for good")
+                    assert!(!step.needs_no_run(), "an ACTIVE step on a dead node still counts")
                 }
                 StepState::Blocked => {}
             }
@@ -916,7 +937,7 @@ impl Cluster {
             assert_eq!(
                 step.progress.cause.is_none(),
                 resumes,
-                "it runs again, or keeps its result"
+                "the step must either run again or keep its result"
             );
         }
         assert!(
@@ -930,7 +951,7 @@ impl Cluster {
 
     fn retry(&mut self, step: StepId) {
         self.answered(step);
-        self.change(&Change::Step { step, event: Event::Retry { why: RerunReason::Retry } })
+        self.change(&Change::Step { step, event: Event::Retry { reason: RerunReason::Retry } })
             .unwrap();
         assert_ne!(self.state(step), StepState::Error);
     }
@@ -1007,13 +1028,13 @@ impl Cluster {
         }
         let view = self.view();
         for step in self.world.steps.values().filter(|step| !step.is_converged()) {
-            let reasons = why_not(&view, LIMITS, step.id);
+            let reasons = unmet_rules(&view, LIMITS, step.id);
             println!(
                 "{} {} pending {}: {reasons:?}",
                 step.id, step.progress.state, step.progress.pending
             );
         }
-        panic!("it does not converge");
+        panic!("the steps did not converge");
     }
 }
 
@@ -1163,5 +1184,5 @@ fn settling_is_bounded_and_resumable() {
     assert!(second.more.is_empty());
     assert_eq!(world.steps[&id(last)].progress.state, StepState::Todo);
     let again = apply(&world, &Change::Settle { steps: first.more }).unwrap();
-    assert_eq!(again, Outcome::default(), "settling what is settled does nothing");
+    assert_eq!(again, Outcome::default(), "settling a settled graph must change nothing");
 }

@@ -49,7 +49,7 @@ fn import_set(texts: &[(&str, &str)], base: &Catalog) -> Result<Import, Findings
 fn catalog(import: &Import) -> Catalog {
     let mut catalog = Catalog::default();
     for object in &import.objects {
-        catalog.add(object).expect("what was imported is readable");
+        catalog.add(object).expect("a readable object");
     }
     catalog
 }
@@ -111,7 +111,7 @@ fn invisible_characters_in_scripts_are_noted() {
     let reported = |script: &str| {
         let files = files(&[("scripts/app/10-run", script)]);
         let import =
-            import_one("demo.yml", text.as_bytes(), &files).expect("a warning is no error");
+            import_one("demo.yml", text.as_bytes(), &files).expect("a warning is not an error");
         import.findings.to_string()
     };
     assert_eq!(reported("#!/bin/sh\n# größer: 漢\n\tprintf '😀'\r\n"), "");
@@ -206,20 +206,20 @@ roles:
         ("scripts/app/10-unused", "#!/bin/sh\nexit 1\n"),
         ("scripts/app/20-start", "#!/bin/sh\n"),
     ]);
-    let import = import_one("demo.yml", text.as_bytes(), &files).expect("a sound file");
+    let import = import_one("demo.yml", text.as_bytes(), &files).expect("a valid file");
     let is_virtual = |finding: &Finding| {
         finding.severity == Severity::Note
             && finding.problem_and_suggestion().contains("a virtual name")
     };
     assert!(import.findings.0.iter().all(is_virtual), "{}", import.findings);
-    let [entry] = import.barclamps.as_slice() else { panic!("one barclamp") };
+    let [entry] = import.barclamps.as_slice() else { panic!("expected one barclamp") };
     assert_eq!(entry.barclamp.version, "2.0");
     assert_eq!(entry.barclamp.metadata, json!({"license": "Apache-2.0"}));
     assert_eq!(entry.barclamp.attribs[0].map, ["tags"]);
     let role = role(&import, "app");
     assert_eq!(role.jig_class, JigClass::Script);
     let requires: Vec<&str> = role.requires.iter().map(|name| name.as_str()).collect();
-    assert_eq!(requires, ["dns", "base"], "the jig's client role comes along");
+    assert_eq!(requires, ["dns", "base"], "the client role of the jig is also required");
     assert!(role.flags.milestone && role.flags.destructive && !role.flags.implicit);
     assert_eq!(role.template, json!({"app": {"port": 8080}}));
     assert_eq!(role.metadata, json!({"owner": "ada", "documentation": "long"}));
@@ -278,7 +278,7 @@ fn scripts_are_ordered_without_leftover_files() {
         ("scripts/app/lib/part", "x"),
         ("README", "x"),
     ]);
-    let import = import_one("demo/demo.yml", text.as_bytes(), &files).expect("a sound folder");
+    let import = import_one("demo/demo.yml", text.as_bytes(), &files).expect("a valid folder");
     let names: Vec<&str> =
         import.barclamps[0].roles[0].scripts.iter().map(|script| script.name.as_str()).collect();
     assert_eq!(names, ["10-a", "20-b"]);
@@ -294,7 +294,7 @@ fn remove_scripts_are_in_their_folder() {
         ("scripts/app/remove/10-a", "#!/bin/sh\n"),
         ("scripts/app/remove/lib/part", "x"),
     ]);
-    let import = import_one("demo/demo.yml", text.as_bytes(), &all).expect("a sound folder");
+    let import = import_one("demo/demo.yml", text.as_bytes(), &all).expect("a valid folder");
     assert!(import.findings.0.is_empty(), "{}", import.findings);
     let role = role(&import, "app");
     let names = |action: ActionName| {
@@ -304,7 +304,7 @@ fn remove_scripts_are_in_their_folder() {
     assert_eq!(names(ActionName::remove()), ["remove/10-a", "remove/20-b"]);
     assert!(role.has(&ActionName::remove()));
     let scripts = import.objects.iter().filter(|object| object.kind == ObjectKind::Script);
-    assert_eq!(scripts.count(), 2, "two contents");
+    assert_eq!(scripts.count(), 2, "the folders have two different scripts");
 }
 
 #[test]
@@ -312,27 +312,27 @@ fn check_of_role_has_defaults_and_its_script() {
     let text = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: script, check: {script: alive}}]\n";
     let all =
         files(&[("scripts/app/10-a", "#!/bin/sh\n"), ("scripts/app/alive", "#!/bin/sh\ntrue\n")]);
-    let import = import_one("demo/demo.yml", text.as_bytes(), &all).expect("a sound folder");
+    let import = import_one("demo/demo.yml", text.as_bytes(), &all).expect("a valid folder");
     assert!(import.findings.0.is_empty(), "{}", import.findings);
     let role = role(&import, "app");
     let names = |action: ActionName| {
         role.scripts_of(&action).map(|script| script.name.clone()).collect::<Vec<_>>()
     };
-    assert_eq!(names(ActionName::run()), ["10-a"], "a check is no script of the run");
+    assert_eq!(names(ActionName::run()), ["10-a"], "a check is not a script of the run");
     assert_eq!(names(ActionName::check()), ["check/alive"]);
     assert_eq!(role.check().map(|(policy, _)| *policy), Some(Check::DEFAULT));
-    assert!(!role.has(&ActionName::check()), "a check has no step");
+    assert!(!role.has(&ActionName::check()), "a check has no step of its own");
     assert!(import.objects.iter().any(|object| object.body == b"#!/bin/sh\ntrue\n"));
 
     let text = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: script, check:
       {script: check/alive, interval: 1m, timeout: 60, failures: 5, on-failure: report}}]\n";
     let all =
         files(&[("scripts/app/10-a", "#!/bin/sh\n"), ("scripts/app/check/alive", "#!/bin/sh\n")]);
-    let import = import_one("demo/demo.yml", text.as_bytes(), &all).expect("a sound folder");
+    let import = import_one("demo/demo.yml", text.as_bytes(), &all).expect("a valid folder");
     let role = self::role(&import, "app");
     let (policy, script) = role.check().expect("a check");
-    let wanted = Check { interval: 60, timeout: 60, failures: 5, on_failure: OnFailure::Report };
-    assert_eq!((*policy, script.name.as_str()), (wanted, "check/alive"));
+    let expected = Check { interval: 60, timeout: 60, failures: 5, on_failure: OnFailure::Report };
+    assert_eq!((*policy, script.name.as_str()), (expected, "check/alive"));
     assert_eq!(serde_json::from_value::<Role>(json!(role)).expect("a role"), *role);
 }
 
@@ -404,7 +404,7 @@ fn invalid_actions_are_reported() {
         ("scripts/app/10-a", "#!/bin/sh\n"),
         ("scripts/app/remove/10-a", "#!/bin/sh\n"),
     ]);
-    let import = import_one("demo.yml", undeclared.as_bytes(), &files).expect("only a warning");
+    let import = import_one("demo.yml", undeclared.as_bytes(), &files).expect("warnings only");
     let warning =
         "does not declare the action remove, so the scripts in \"scripts/app/remove/\" never run";
     assert!(import.findings.to_string().contains(warning), "{}", import.findings);
@@ -415,7 +415,7 @@ fn invalid_actions_are_reported() {
 fn role_without_actions_has_no_new_fields() {
     let text = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: script}]\n";
     let files = files(&[("scripts/app/10-a", "#!/bin/sh\n")]);
-    let import = import_one("demo.yml", text.as_bytes(), &files).expect("a sound file");
+    let import = import_one("demo.yml", text.as_bytes(), &files).expect("a valid file");
     let written = serde_json::to_value(role(&import, "app")).expect("JSON");
     assert!(written.get("actions").is_none() && written["scripts"][0].get("action").is_none());
 }
@@ -442,7 +442,7 @@ fn hashes_depend_on_scripts_and_jig_class() {
     };
     let hash = |text: &str, script: &str| {
         let files = files(&[("scripts/app/10", script)]);
-        let import = import_one("demo.yml", text.as_bytes(), &files).expect("a sound file");
+        let import = import_one("demo.yml", text.as_bytes(), &files).expect("a valid file");
         import.barclamps[0].barclamp.roles.values().next().copied().expect("a role")
     };
     let first = hash(&text("script"), "#!/bin/sh\n");
@@ -458,7 +458,7 @@ fn roles_may_be_defined_in_later_file() {
         "barclamp: {name: one, version: '1'}\nroles: [{name: app, jig: quiet, requires: [base]}]\n";
     let two = "barclamp: {name: two, version: '1'}\njigs: [{name: quiet, class: noop}]\nroles: [{name: base, jig: quiet}]\n";
     for set in [[("1.yml", one), ("2.yml", two)], [("2.yml", two), ("1.yml", one)]] {
-        let import = import_set(&set, &Catalog::default()).expect("a sound set");
+        let import = import_set(&set, &Catalog::default()).expect("a valid set");
         assert_eq!(role(&import, "app").jig_class, JigClass::Noop);
         let names: Vec<&str> = import.barclamps.iter().map(|b| b.barclamp.name.as_str()).collect();
         assert_eq!(names, ["one", "two"]);
@@ -469,13 +469,15 @@ fn roles_may_be_defined_in_later_file() {
         complaint(import_set(&[("1.yml", one)], &Catalog::default()))
             .contains("no barclamp declares")
     );
-    let base = catalog(&import_set(&[("2.yml", two)], &Catalog::default()).expect("sound alone"));
+    let base = catalog(
+        &import_set(&[("2.yml", two)], &Catalog::default()).expect("valid without the other file"),
+    );
     assert_eq!(
         complaint(import_set(&[("1.yml", one)], &base)),
         r#"1.yml:2:26: error: Role "app" uses the jig "quiet", which only the catalog declares. Declare it here too, with class: noop"#
     );
     let whole = one.replace("roles:", "jigs: [{name: quiet, class: noop}]\nroles:");
-    import_set(&[("1.yml", &whole)], &base).expect("complete with its base");
+    import_set(&[("1.yml", &whole)], &base).expect("valid with its base");
 }
 
 /// The same files give the same content, regardless of earlier imports and of their order.
@@ -484,16 +486,17 @@ fn content_depends_on_own_files_only() {
     let declares = "barclamp: {name: root, version: '1', parent: core}\njigs: [{name: ansible, class: AnsibleJig, implementor: client}, {name: noop, class: noop, implementor: client}]\nroles: [{name: client, jig: test, flags: [implicit]}]\n";
     let uses = "barclamp: {name: work, version: '1', parent: core}\nroles: [{name: app, jig: ansible}, {name: mark, jig: noop, requires: [app]}]\n";
     let alone = import_set(&[("work.yml", uses)], &Catalog::default()).expect("warnings only");
-    let root = catalog(&import_set(&[("root.yml", declares)], &Catalog::default()).expect("sound"));
-    let behind = import_set(&[("work.yml", uses)], &root).expect("sound");
+    let root =
+        catalog(&import_set(&[("root.yml", declares)], &Catalog::default()).expect("valid files"));
+    let behind = import_set(&[("work.yml", uses)], &root).expect("valid files");
     assert_eq!(alone.barclamps[0].hash, behind.barclamps[0].hash);
     assert_eq!(role(&behind, "app").requires, []);
     let set = import_set(&[("root.yml", declares), ("work.yml", uses)], &Catalog::default())
-        .expect("sound");
+        .expect("valid files");
     assert_eq!(
         role(&set, "app").requires,
         [role(&set, "client").name.clone()],
-        "files that come together are one"
+        "files of one import must see each other's definitions"
     );
 
     // A file of the set that is imported again alone counts as the same version. Any other
@@ -501,7 +504,7 @@ fn content_depends_on_own_files_only() {
     let (stored, read) = (&set.barclamps[1].barclamp, &behind.barclamps[0].barclamp);
     let mut both = catalog(&set);
     for object in &behind.objects {
-        both.add(object).expect("what was imported is readable");
+        both.add(object).expect("a readable object");
     }
     assert_ne!(stored, read);
     assert_eq!(is_equal_except_jigs(stored, read, &both), Ok(true));
@@ -510,9 +513,10 @@ fn content_depends_on_own_files_only() {
         ("requires: [app]", "requires: [client]"),
         ("version: '1'", "version: '2'"),
     ] {
-        let other = import_set(&[("work.yml", &uses.replace(from, to))], &root).expect("sound");
+        let other =
+            import_set(&[("work.yml", &uses.replace(from, to))], &root).expect("valid files");
         for object in &other.objects {
-            both.add(object).expect("what was imported is readable");
+            both.add(object).expect("a readable object");
         }
         assert_eq!(
             is_equal_except_jigs(stored, &other.barclamps[0].barclamp, &both),
@@ -527,7 +531,7 @@ fn new_version_is_independent_of_old_one() {
     let old = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: noop}, {name: base, jig: noop}]\n";
     let new =
         "barclamp: {name: demo, version: '2'}\nroles: [{name: app, jig: noop, requires: [base]}]\n";
-    let base = catalog(&import_text(old).expect("sound"));
+    let base = catalog(&import_text(old).expect("valid files"));
     let text = complaint(import_set(&[("demo.yml", new)], &base));
     assert_eq!(
         text,
@@ -539,7 +543,7 @@ fn new_version_is_independent_of_old_one() {
 #[test]
 fn provided_name_without_role_is_virtual() {
     let reported = |text: &str, base: &Catalog| {
-        import_set(&[("demo.yml", text)], base).expect("sound").findings.to_string()
+        import_set(&[("demo.yml", text)], base).expect("valid files").findings.to_string()
     };
     let provides =
         "barclamp: {name: demo, version: 1}\nroles:\n  - {name: app, jig: noop, provides: [web]}\n";
@@ -552,7 +556,7 @@ fn provided_name_without_role_is_virtual() {
         ""
     );
     let web = "barclamp: {name: base, version: 1}\nroles: [{name: web, jig: noop}]\n";
-    assert_eq!(reported(provides, &catalog(&import_text(web).expect("sound"))), "");
+    assert_eq!(reported(provides, &catalog(&import_text(web).expect("valid files"))), "");
 }
 
 #[test]
@@ -565,7 +569,8 @@ fn cycles_across_files_and_catalog_are_found() {
 
     let stub = "barclamp: {name: one, version: '1'}\nroles: [{name: a, jig: noop}]\n";
     let base = catalog(
-        &import_set(&[("1.yml", stub), ("2.yml", two)], &Catalog::default()).expect("no cycle yet"),
+        &import_set(&[("1.yml", stub), ("2.yml", two)], &Catalog::default())
+            .expect("files without a cycle"),
     );
     let text = complaint(import_set(&[("1.yml", one)], &base));
     assert_eq!(text, format!("1.yml:2:41: error: {path}"));
@@ -576,9 +581,10 @@ fn cycles_across_files_and_catalog_are_found() {
 fn cycle_through_catalog_jig_is_found() {
     let root = "barclamp: {name: root, version: '1'}\njigs: [{name: noop, class: noop, implementor: client}]\nroles: [{name: client, jig: test, flags: [implicit]}]\n";
     let middle = "barclamp: {name: middle, version: '1'}\nroles: [{name: app, jig: noop}]\n";
-    let mut base = catalog(&import_set(&[("root.yml", root)], &Catalog::default()).expect("sound"));
-    for object in &import_set(&[("middle.yml", middle)], &base).expect("sound").objects {
-        base.add(object).expect("what was imported is readable");
+    let mut base =
+        catalog(&import_set(&[("root.yml", root)], &Catalog::default()).expect("valid files"));
+    for object in &import_set(&[("middle.yml", middle)], &base).expect("valid files").objects {
+        base.add(object).expect("a readable object");
     }
     let closing = root.replace("jig: test, ", "jig: test, requires: [app], ");
     let text = complaint(import_set(&[("root.yml", &closing)], &base));
@@ -618,7 +624,7 @@ fn jig_client_role_must_be_bindable() {
         let message = complaint(import_text(&text(client)));
         assert!(message.contains("demo.yml:2:50: error:") && message.contains(part), "{message}");
     }
-    import_text(&text("good")).expect("a client that is implicit and has another jig");
+    import_text(&text("good")).expect("an implicit client role with another jig");
 }
 
 // Limits.
@@ -674,14 +680,14 @@ fn each_import_limit_is_exact() {
     let text = "barclamp: {name: demo, version: '1'}\nroles: []\n";
     let none = Files::new();
     let source = Source { path: "demo.yml", bytes: text.as_bytes(), folder: "", files: &none };
-    let drafts: Vec<Draft> = vec![read(&source).expect("sound"); MAX_FILES + 1];
+    let drafts: Vec<Draft> = vec![read(&source).expect("valid files"); MAX_FILES + 1];
     let message = complaint(link(&drafts, &Catalog::default()));
     assert!(message.contains(&format!("The set has {} files", MAX_FILES + 1)), "{message}");
 }
 
 /// The other limits are tested next to the parser; this is their purpose.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the test looks at the clock, not the engine")]
+#[expect(clippy::disallowed_methods, reason = "the test measures time, not the engine")]
 fn hostile_files_are_read_quickly() {
     let unresolved: Vec<String> = (0..60_000).map(|i| format!("role-{i}")).collect();
     let wide = |key: &str| {
@@ -769,7 +775,7 @@ fn check_answer(result: &Result<Import, Findings>) {
     };
     for finding in &findings.0 {
         assert!(finding.line >= 1 && finding.column >= 1 && !finding.file.is_empty());
-        assert!(!finding.to_string().contains('\n') || finding.what.contains("Invalid YAML"));
+        assert!(!finding.to_string().contains('\n') || finding.message.contains("Invalid YAML"));
     }
 }
 
@@ -842,11 +848,11 @@ fn demo_barclamp_has_only_expected_notes() {
     let import = import_one("demo.yml", SOUND.as_bytes(), &files).expect("the demo");
     // A milestone names the roles that it represents, including those that another of these adds.
     let implied = |finding: &Finding| {
-        finding.severity == Severity::Note && finding.what.contains("already adds")
+        finding.severity == Severity::Note && finding.message.contains("already adds")
     };
     assert!(import.findings.0.iter().all(implied), "{}", import.findings);
     let scripts: usize = import.barclamps[0].roles.iter().map(|role| role.scripts.len()).sum();
-    assert_eq!(scripts, files.len(), "a script belongs to no role");
+    assert_eq!(scripts, files.len(), "a script is not used by any role");
     assert!(import.barclamps[0].roles.len() >= 10);
 }
 
@@ -865,7 +871,7 @@ fn read_attributes_use_their_map() {
     let attribs = [named("app-port", ["app", "port"]), named("app-pid", ["app", "pid"])];
     let role = json!({"name": "proxy", "barclamp": "web", "jig": "script", "jig_class": "script"});
     let mut role: Role = serde_json::from_value(role).expect("a role");
-    assert_eq!(role.read_paths(&attribs), None, "it reads all data of its parents");
+    assert_eq!(role.read_paths(&attribs), None, "the role reads all data of its parents");
     role.wants = vec![attribs[0].name.clone()];
     role.run.reads = vec![vec!["dns".to_owned()]];
     let paths: Vec<String> =

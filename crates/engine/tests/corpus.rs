@@ -14,16 +14,20 @@ use engine::catalog::read::{Import, Severity, Source, import};
 
 fn corpus() -> Option<PathBuf> {
     let named = std::env::var_os("GANTRY_CORPUS").map(PathBuf::from);
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
-    found(named.as_deref(), &beside)
+    let default_corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
+    found(named.as_deref(), &default_corpus)
 }
 
-fn found(named: Option<&Path>, beside: &Path) -> Option<PathBuf> {
-    let folder = named.unwrap_or(beside).join("opencrowbar");
+fn found(named: Option<&Path>, default_corpus: &Path) -> Option<PathBuf> {
+    let folder = named.unwrap_or(default_corpus).join("opencrowbar");
     if folder.is_dir() {
         return Some(folder);
     }
-    assert!(named.is_none(), "GANTRY_CORPUS is set, and there is no {}", folder.display());
+    assert!(
+        named.is_none(),
+        "GANTRY_CORPUS is set, but folder {} does not exist",
+        folder.display()
+    );
     eprintln!("skipped: no corpus at {} (set GANTRY_CORPUS)", folder.display());
     None
 }
@@ -34,7 +38,7 @@ fn missing_corpus_is_skipped() {
 }
 
 #[test]
-#[should_panic(expected = "GANTRY_CORPUS is set, and there is no /nowhere/opencrowbar")]
+#[should_panic(expected = "GANTRY_CORPUS is set, but folder /nowhere/opencrowbar does not exist")]
 fn named_corpus_must_exist() {
     found(Some(Path::new("/nowhere")), Path::new("/nowhere"));
 }
@@ -73,7 +77,7 @@ fn set(folder: &Path, folders: &[&str], base: &Catalog) -> Import {
 fn catalog(import: &Import) -> Catalog {
     let mut catalog = Catalog::default();
     for object in &import.objects {
-        catalog.add(object).expect("what was imported is readable");
+        catalog.add(object).expect("a readable object");
     }
     catalog
 }
@@ -127,7 +131,7 @@ fn anvil_imports_children_without_barclamp_section() {
     let missing = notes
         .iter()
         .filter(|note| note.contains("requires \"network-admin\", which no barclamp has"));
-    assert_eq!(missing.count(), 7, "where the others stand");
+    assert_eq!(missing.count(), 7, "the other roles that require it must be reported as notes");
     // A typo that their own importer ignored.
     let slip = r#"barclamps/chef.yml:47:5: note: Unknown key of role "chef-client": "wants-atribs". Did you mean "wants-attribs"?"#;
     assert!(notes.iter().any(|note| note == slip), "{notes:#?}");
@@ -210,11 +214,15 @@ fn digital_rebar_and_dependent_sets_import() {
     assert_eq!(
         warnings(&alone),
         warnings(&workloads),
-        "without its base, what is missing is noted"
+        "a missing base must cause notes, not warnings"
     );
     let hashes =
         |import: &Import| import.barclamps.iter().map(|entry| entry.hash).collect::<Vec<_>>();
-    assert_eq!(hashes(&alone), hashes(&workloads), "the same files, the same content");
+    assert_eq!(
+        hashes(&alone),
+        hashes(&workloads),
+        "the same files must have the same content hash"
+    );
     assert_eq!(
         serde_json::json!(roles(&workloads)),
         serde_json::json!({"docker": 2, "k8s_dashboard": 1, "kompos8": 9})
@@ -265,6 +273,6 @@ fn other_file_is_reported_as_no_barclamp() {
     let bytes = fs::read(path).expect("a readable file");
     let files = BTreeMap::new();
     let source = Source { path: "role.yml", bytes: &bytes, folder: "", files: &files };
-    let findings = import(&[source], &NONE()).expect_err("no barclamp");
+    let findings = import(&[source], &NONE()).expect_err("a file without a barclamp");
     assert!(findings.to_string().contains("This is not a barclamp file"), "{findings}");
 }

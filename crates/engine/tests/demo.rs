@@ -30,13 +30,17 @@ fn demo() -> Import {
         let folders = [Some(role), removal.is_dir().then_some(removal)];
         let entries = folders.iter().flatten().flat_map(|f| fs::read_dir(f).expect("scripts"));
         for path in entries.map(|entry| entry.expect("an entry").path()).filter(|p| p.is_file()) {
-            let inner = path.strip_prefix(demo_folder()).expect("inside").display().to_string();
-            files.insert(inner, fs::read(&path).expect("readable"));
+            let inner = path
+                .strip_prefix(demo_folder())
+                .expect("a path in the folder")
+                .display()
+                .to_string();
+            files.insert(inner, fs::read(&path).expect("a readable file"));
         }
     }
     let bytes = fs::read(demo_folder().join("demo.yml")).expect("the demo");
     let source = Source { path: "demo.yml", bytes: &bytes, folder: "", files: &files };
-    import(&[source], &engine::catalog::Catalog::default()).expect("a sound demo")
+    import(&[source], &engine::catalog::Catalog::default()).expect("a valid demo")
 }
 
 /// The roles in an order in which each comes after those it requires.
@@ -48,7 +52,7 @@ fn in_order(import: &Import) -> Vec<Role> {
         let at = left
             .iter()
             .position(|role| role.requires.iter().all(|name| done.contains(name)))
-            .expect("no cycle");
+            .expect("roles without a cycle");
         let role = left.remove(at);
         done.insert(role.name.clone());
         order.push(role);
@@ -109,7 +113,7 @@ impl Node {
         let folder =
             tempfile::Builder::new().prefix("a node's $root ").tempdir().expect("a folder");
         fs::create_dir(folder.path().join("root")).expect("a root");
-        fs::create_dir(folder.path().join("run")).expect("a place for runs");
+        fs::create_dir(folder.path().join("run")).expect("a folder for runs");
         let scripts = import.objects.iter().map(|object| (object.hash, object.body.clone()));
         Self {
             folder,
@@ -283,10 +287,10 @@ fn started(pid: &str) -> Option<String> {
     (!matches!(fields[0], "Z" | "X")).then(|| fields[19].to_owned())
 }
 
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+fn eventually(condition: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
-        assert!(begin.elapsed() < Duration::from_secs(20), "never: {what}");
+        assert!(begin.elapsed() < Duration::from_secs(20), "not within 20 s: {condition}");
         sleep(Duration::from_millis(50));
     }
 }
@@ -318,8 +322,8 @@ fn every_role_succeeds_and_is_idempotent() {
     );
 
     node.run_all(&roles);
-    assert_eq!((node.pid("app"), node.pid("proxy")), pids, "services were restarted");
-    assert_eq!(node.results, results, "results differ from run to run");
+    assert_eq!((node.pid("app"), node.pid("proxy")), pids, "the services restarted");
+    assert_eq!(node.results, results, "the results of two runs differ");
     assert_eq!(node.files(), files);
 }
 
@@ -378,7 +382,7 @@ fn failures_report_reason() {
     ] {
         fails(&mut node, "app-config", json!({"app": {"port": port}}), reason);
     }
-    assert!(!node.root().join("etc/app.conf").exists(), "a refused port was written");
+    assert!(!node.root().join("etc/app.conf").exists(), "a rejected port was written to the file");
     fails(
         &mut node,
         "runtime",
@@ -434,7 +438,7 @@ fn removed_roles_leave_no_service_or_file() {
     assert_eq!(node.files(), before);
     assert!(!node.root().join("var/metrics/demo.prom").exists());
     let left = fs::read_dir(node.root().join("run")).expect("run").count();
-    assert_eq!(left, 0, "files of a service are left in run");
+    assert_eq!(left, 0, "files of a service are left in run/");
 }
 
 #[test]
@@ -448,7 +452,7 @@ fn changed_data_restarts_service_and_preserves_text() {
     merge(&mut node.user, &json!({"app": {"port": 9090, "greeting": greeting}}));
     node.run_all(&roles);
     assert_ne!(node.pid("app"), before);
-    assert_eq!(started(&before.to_string()), None, "the old one still runs");
+    assert_eq!(started(&before.to_string()), None, "the old service still runs");
     assert_eq!(node.results["app"]["port"], 9090);
     assert_eq!(node.results["proxy"]["answer"], greeting);
 }
@@ -468,7 +472,11 @@ fn services_stop_on_halt_and_restart_on_boot() {
     let again = (node.pid("app"), node.pid("proxy"));
     assert_ne!(again, (app, proxy));
     node.boot();
-    assert_eq!((node.pid("app"), node.pid("proxy")), again, "a second boot started it twice");
+    assert_eq!(
+        (node.pid("app"), node.pid("proxy")),
+        again,
+        "a second boot started a service twice"
+    );
 }
 
 #[test]
@@ -489,13 +497,13 @@ fn reused_process_id_is_not_killed() {
         let status = Command::new(&control).args([action, "app"]).stdout(Stdio::null()).status();
         status.expect("the control program runs").success()
     };
-    assert!(!run("status"), "somebody else's process counts as the service");
+    assert!(!run("status"), "a foreign process is taken for the service");
     assert!(run("stop"));
     assert!(run("start"));
-    assert!(started(&other.id().to_string()).is_some(), "somebody else's process was ended");
+    assert!(started(&other.id().to_string()).is_some(), "a foreign process was ended");
     assert_ne!(node.pid("app"), other.id());
-    other.kill().expect("our own process");
-    other.wait().expect("our own process");
+    other.kill().expect("a process of the test");
+    other.wait().expect("a process of the test");
 }
 
 /// Data that no attribute of its role maps would be accepted and have no effect.
@@ -513,13 +521,13 @@ fn example_data_matches_role_attributes() {
     for line in example.lines().filter(|line| line.contains(": {")) {
         let (role, data) = line.trim().split_once(": {").expect("a role and its data");
         let (part, value) =
-            data.trim_end_matches('}').split_once(": {").expect("a part of its data");
+            data.trim_end_matches('}').split_once(": {").expect("a value of its data");
         let path = format!("{part}/{}", value.split(':').next().expect("a value"));
-        let there = demo.barclamps[0].roles.iter().find(|there| there.name.as_str() == role);
-        let there = there.unwrap_or_else(|| panic!("the demo has no role {role}"));
+        let found = demo.barclamps[0].roles.iter().find(|found| found.name.as_str() == role);
+        let found = found.unwrap_or_else(|| panic!("the demo has no role {role}"));
         assert!(
-            there.attribs.iter().any(|attrib| attrib.map.join("/") == path),
-            "{role} has nothing at {path}"
+            found.attribs.iter().any(|attrib| attrib.map.join("/") == path),
+            "role {role} has no attribute at {path}"
         );
         given += 1;
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// Every kind of edit, as the deserializer lists them.
 fn kinds() -> BTreeSet<String> {
     let refused = serde_json::from_value::<Edit>(json!({"edit": "none of them"}))
-        .expect_err("no kind")
+        .expect_err("an unknown kind")
         .to_string();
     let (_, expected) = refused.split_once("expected one of ").expect("a list of kinds");
     expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
@@ -30,9 +30,13 @@ fn every_edit_kind_has_valid_example() {
         let edit: Edit = serde_json::from_value(value.clone())
             .unwrap_or_else(|error| panic!("{error}: {example}"));
         edit.check().unwrap_or_else(|error| panic!("{error}: {example}"));
-        assert_eq!(serde_json::to_value(&edit).expect("JSON"), value, "it shows every key");
+        assert_eq!(
+            serde_json::to_value(&edit).expect("JSON"),
+            value,
+            "the example must have every key"
+        );
         let kind = value["edit"].as_str().expect("a kind").to_owned();
-        assert!(shown.insert(kind), "twice: {example}");
+        assert!(shown.insert(kind), "the example has a duplicate kind: {example}");
     }
     assert!(shown.len() > 10, "{shown:?}");
     assert_eq!(shown, kinds());

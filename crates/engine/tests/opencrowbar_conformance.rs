@@ -12,7 +12,7 @@
 //! Without the corpus, the test passes with a message. If `GANTRY_CORPUS` is set, the files must
 //! exist.
 
-#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -99,20 +99,20 @@ impl Scenario {
 
 fn corpus() -> Option<PathBuf> {
     let named = std::env::var_os("GANTRY_CORPUS").map(PathBuf::from);
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
-    found(named.as_deref(), &beside)
+    let default_corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
+    found(named.as_deref(), &default_corpus)
 }
 
 /// The scenarios' folder: in the named corpus, where it must exist, or in one next to the
 /// workspace.
-fn found(named: Option<&Path>, beside: &Path) -> Option<PathBuf> {
-    let folder = named.unwrap_or(beside).join("opencrowbar");
+fn found(named: Option<&Path>, default_corpus: &Path) -> Option<PathBuf> {
+    let folder = named.unwrap_or(default_corpus).join("opencrowbar");
     if folder.join("worked").is_dir() {
         return Some(folder);
     }
     assert!(
         named.is_none(),
-        "GANTRY_CORPUS is set, and there is no {}",
+        "GANTRY_CORPUS is set, but folder {} does not exist",
         folder.join("worked").display()
     );
     eprintln!(
@@ -127,7 +127,9 @@ fn missing_corpus_is_skipped() {
 }
 
 #[test]
-#[should_panic(expected = "GANTRY_CORPUS is set, and there is no /nowhere/opencrowbar/worked")]
+#[should_panic(
+    expected = "GANTRY_CORPUS is set, but folder /nowhere/opencrowbar/worked does not exist"
+)]
 fn named_corpus_must_exist() {
     found(Some(Path::new("/nowhere")), Path::new("/nowhere"));
 }
@@ -235,10 +237,10 @@ fn world(folder: &Path, names: BTreeSet<&str>) -> Result<World, String> {
     blueprint.insert_node(phantom).unwrap();
     let nodes: BTreeMap<String, NodeId> =
         (100..).zip(names).map(|(n, name)| (name.to_owned(), NodeId(Uuid::from_u128(n)))).collect();
-    let bare = nodes.iter().map(|(name, id)| {
+    let records = nodes.iter().map(|(name, id)| {
         (*id, Fqdn::parse(&format!("{name}.worked.example.com")).unwrap(), SYSTEM)
     });
-    let skeleton = Skeleton::of(&blueprint, bare, &catalog).map_err(|e| e.to_string())?;
+    let skeleton = Skeleton::of(&blueprint, records, &catalog).map_err(|e| e.to_string())?;
     Ok(World { catalog, skeleton, nodes })
 }
 
@@ -342,7 +344,7 @@ fn hard_edge_through_barrier_overrides_soft_edge() {
             role,
             rank: 0,
             parents,
-            why: EffectCause::Requested { edit: 1 },
+            cause: EffectCause::Requested { edit: 1 },
         }
     };
     let to = |role: &Role, kind| EdgeDoc { parent: key(role.name.as_str()).id(PHANTOM), kind };
@@ -408,23 +410,23 @@ fn binding_matches_worked_scenarios() {
     let (mut passed, mut failed) = (0, 0);
     for path in &paths {
         let worked: Worked = serde_json::from_slice(&fs::read(path).unwrap())
-            .unwrap_or_else(|error| panic!("{} is no worked scenario: {error}", path.display()));
+            .unwrap_or_else(|error| panic!("{} is not a valid scenario: {error}", path.display()));
         for (name, scenario) in &worked.scenarios {
-            let what = match run(&corpus, scenario) {
+            let differences = match run(&corpus, scenario) {
                 Ok(found) => differences(&scenario.expected(), &found),
                 Err(error) => vec![error],
             };
-            if what.is_empty() {
+            if differences.is_empty() {
                 passed += 1;
                 continue;
             }
             failed += 1;
-            println!("{} {name}:\n  {}", path.display(), what.join("\n  "));
+            println!("{} {name}:\n  {}", path.display(), differences.join("\n  "));
         }
     }
     // The print macros' output is swallowed if the test passes, but the count is useful then too.
     // libtest may already have started a line with the test's name.
     writeln!(io::stdout().lock(), "\n{passed} passed, {failed} failed").unwrap();
-    assert_eq!(failed, 0, "of {} worked scenarios", passed + failed);
-    assert!(passed > 0, "{} has no worked scenario", corpus.display());
+    assert_eq!(failed, 0, "some of {} scenarios failed", passed + failed);
+    assert!(passed > 0, "{} contains no scenario", corpus.display());
 }

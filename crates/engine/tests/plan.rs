@@ -1,6 +1,6 @@
 //! Planning: the effects of edits, and that every planner computes the same.
 
-#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -123,12 +123,12 @@ impl World {
         Self { catalog, blueprint, nodes: 4 }
     }
 
-    fn bare(&self) -> impl Iterator<Item = (NodeId, Fqdn, DeploymentId)> {
+    fn records(&self) -> impl Iterator<Item = (NodeId, Fqdn, DeploymentId)> {
         (1..=self.nodes).map(|n| (node(n), fqdn(n), SYSTEM))
     }
 
     fn skeleton(&self) -> Skeleton {
-        Skeleton::of(&self.blueprint, self.bare(), &self.catalog).unwrap()
+        Skeleton::of(&self.blueprint, self.records(), &self.catalog).unwrap()
     }
 
     fn effects(&self, edits: &[Edit]) -> Effects {
@@ -141,14 +141,18 @@ impl World {
         assert_eq!(effects.refused, []);
         let done = materialize(
             &self.blueprint,
-            &|id| self.bare().find(|b| b.0 == id).map(|b| (b.1, b.2).into()),
+            &|id| self.records().find(|b| b.0 == id).map(|b| (b.1, b.2).into()),
             &effects,
         )
         .unwrap();
         let mut skeleton = self.skeleton();
-        skeleton.follow(&self.blueprint, &done.blueprint, self.bare(), &self.catalog).unwrap();
+        skeleton.follow(&self.blueprint, &done.blueprint, self.records(), &self.catalog).unwrap();
         self.blueprint = done.blueprint;
-        assert_eq!(skeleton, self.skeleton(), "what follows is what is made from nothing");
+        assert_eq!(
+            skeleton,
+            self.skeleton(),
+            "the updated graph must equal a graph that is built from scratch"
+        );
         effects
     }
 }
@@ -209,12 +213,12 @@ fn bind_adds_required_roles_with_reason() {
         [(0, 0), (1, 1), (2, 2)]
     );
     assert_eq!(
-        effects.bound[0].why,
+        effects.bound[0].cause,
         EffectCause::Required { edit: 1, by: name("runtime"), implicit: true }
     );
-    assert_eq!(effects.bound[2].why, EffectCause::Requested { edit: 1 });
+    assert_eq!(effects.bound[2].cause, EffectCause::Requested { edit: 1 });
     assert_eq!((effects.moved[0].from, effects.moved[0].to), (SYSTEM, WEB));
-    assert_eq!(effects.roles.len(), 3, "roles that come along can be bound there from now on");
+    assert_eq!(effects.roles.len(), 3, "required roles can also be bound there now");
 }
 
 #[test]
@@ -235,20 +239,24 @@ fn parent_search_order_is_node_deployment_ancestors() {
     assert_eq!(
         parent_of_app(&world, &[bind(WEB, 2, "app")]),
         3,
-        "the deployment's before its ancestor's"
+        "the deployment's own parent comes before an inherited one"
     );
     assert_eq!(
         parent_of_app(&world, &[bind(EDGE, 2, "app")]),
         1,
-        "the ancestor's where the deployment has none"
+        "the ancestor's parent is used if the deployment has none"
     );
     assert_eq!(
         parent_of_app(&world, &[bind(WEB, 2, "db"), bind(WEB, 2, "app")]),
         2,
-        "the node's own before all"
+        "a parent on the node comes first"
     );
     let effects = world.effects(&[bind(EDGE, 2, "app")]);
-    assert_eq!(bound(&effects), ["base@2", "app@2"], "what is implicit never comes from elsewhere");
+    assert_eq!(
+        bound(&effects),
+        ["base@2", "app@2"],
+        "an implicit role is bound on the node itself"
+    );
 }
 
 #[test]
@@ -307,13 +315,16 @@ fn bind_of_bound_role_only_requests_it() {
     let mut world = World::of(vec![role("runtime", &[]), role("app", &["runtime"])]);
     let (app, runtime) = (bind(WEB, 1, "app"), bind(WEB, 1, "runtime"));
     let reasons = |effects: &Effects| -> Vec<(String, EffectCause)> {
-        effects.bound.iter().map(|b| (b.noderole.to_string(), b.why.clone())).collect()
+        effects.bound.iter().map(|b| (b.noderole.to_string(), b.cause.clone())).collect()
     };
-    let asked = |role: &str, edit| (role.to_owned(), EffectCause::Requested { edit });
+    let requested = |role: &str, edit| (role.to_owned(), EffectCause::Requested { edit });
     let effects = world.effects(&[app.clone(), runtime.clone(), runtime.clone()]);
     assert_eq!(effects.refused, []);
-    assert_eq!(reasons(&effects), [asked("runtime", 3), asked("app", 1)]);
-    assert_eq!(reasons(&world.effects(&[runtime.clone(), app.clone()]))[0], asked("runtime", 1));
+    assert_eq!(reasons(&effects), [requested("runtime", 3), requested("app", 1)]);
+    assert_eq!(
+        reasons(&world.effects(&[runtime.clone(), app.clone()]))[0],
+        requested("runtime", 1)
+    );
 
     // A refused edit requests nothing.
     let nodes = [node(1), node(9)].into();
@@ -330,7 +341,7 @@ fn bind_of_bound_role_only_requests_it() {
         data: json!({"a": 1}),
     });
     let effects = world.effects(&[app.clone(), data, runtime.clone()]);
-    assert_eq!((effects.noderole_data.len(), &reasons(&effects)[0]), (1, &asked("runtime", 3)));
+    assert_eq!((effects.noderole_data.len(), &reasons(&effects)[0]), (1, &requested("runtime", 3)));
 
     world.commit(std::slice::from_ref(&app));
     assert_eq!(world.effects(&[app, runtime]), Effects::default());
@@ -349,7 +360,7 @@ fn bindings_of_one_request_follow_the_graph() {
     let world =
         World::of(vec![service, leader, role("middle", &["leader"]), role("app", &["middle"])]);
     let edits = [bind(WEB, 1, "api"), bind(WEB, 1, "app"), bind(WEB, 2, "leader")];
-    assert_eq!(world.effects(&edits).bound.len(), 5, "the phantom node gets a leader too");
+    assert_eq!(world.effects(&edits).bound.len(), 5, "the phantom node also gets a leader");
     let effects = together(&world, &edits);
     assert_eq!(effects.refused, []);
     let leaders: Vec<_> =
@@ -441,7 +452,7 @@ fn used_id_is_refused() {
     assert_eq!(
         codes(&[remove(EDGE), create(EDGE, phantom, "blue")]),
         ["deployment_id_used"],
-        "what goes here counts"
+        "a deployment that is removed in the same request still uses its id"
     );
     let made = create(id, phantom, "blue");
     assert_eq!(
@@ -470,10 +481,15 @@ fn used_id_is_refused() {
         ["nil_id"; 2]
     );
     assert_eq!(codes(&[of(fresh, fresh, "green")]), ["one_id_for_two"]);
+    let other = Uuid::from_u128(11);
+    for name in [WEB.to_string(), WEB.to_string().to_uppercase(), WEB.0.simple().to_string()] {
+        assert_eq!(codes(&[of(fresh, other, &name)]), ["name_like_id"], "{name}");
+    }
+    assert_eq!(codes(&[of(fresh, other, &WEB.to_string()[1..])]), [""; 0]);
 }
 
 #[test]
-fn bare_node_cannot_be_expunged() {
+fn undocumented_node_cannot_be_expunged() {
     let mut world = World::of(vec![role("app", &[])]);
     let burnt = Edit::ExpungeNode(edit::ExpungeNode { node: node(1), reason: "burnt".into() });
     assert_eq!(refusal(&world, burnt.clone()).0, "only_a_record");
@@ -565,7 +581,11 @@ fn node_scope_refuses_direct_service_binding() {
     let world = World::of(vec![service, role("app", &["dns"])]);
     let skeleton = world.skeleton();
     let beyond = |edits: &[Edit]| beyond(&skeleton, Scope::Node(node(1)), &world.effects(edits));
-    assert_eq!(beyond(&[bind(SYSTEM, 1, "app")]), None, "it comes along with what the node needs");
+    assert_eq!(
+        beyond(&[bind(SYSTEM, 1, "app")]),
+        None,
+        "a service that the node requires is bound with it"
+    );
     let dns = ScopeViolation::Service { role: name("dns"), deployment: SYSTEM };
     assert_eq!(beyond(&[bind(SYSTEM, 1, "dns")]), Some(dns));
 }
@@ -674,6 +694,73 @@ fn world_like(world: &World) -> World {
     World { catalog: world.catalog.clone(), blueprint: world.blueprint.clone(), nodes: world.nodes }
 }
 
+/// Effects with an item in every list.
+fn every_effect() -> Value {
+    let id = Uuid::from_u128;
+    let content = |n: u8| Hash::from_bytes(&[n; 32]).unwrap();
+    let (requested, required) = (
+        json!({"kind": "requested", "edit": 1}),
+        json!({"kind": "required", "edit": 2, "by": "app", "implicit": true}),
+    );
+    json!({
+        "deployments": [{
+            "id": id(4), "phantom": id(54), "phantom_fqdn": "made.example.com", "name": "made",
+            "parent": id(2), "cause": requested
+        }],
+        "barclamps": [{
+            "deployment": id(2), "barclamp": "b", "version": content(1), "cause": requested
+        }],
+        "roles": [{"deployment": id(2), "role": "app", "content": content(2), "cause": required}],
+        "role_data": [{
+            "deployment": id(2), "role": "app", "data": {"port": 8080}, "cause": requested
+        }],
+        "moved": [{"node": id(101), "from": id(1), "to": id(2), "cause": required}],
+        "bound": [{
+            "id": id(201), "node": id(101), "noderole": "app", "deployment": id(2),
+            "role": content(2), "rank": 1, "parents": [{"parent": id(202), "kind": "hard"}],
+            "cause": requested
+        }],
+        "noderole_data": [{
+            "node": id(101), "noderole": "app", "data": {"port": 81}, "cause": requested
+        }],
+        "reruns": [{
+            "node": id(101), "noderole": "app", "reason": "the disk was replaced",
+            "cause": requested
+        }],
+        "removed_deployments": [{
+            "id": id(3), "phantom": id(52), "name": "edge", "cause": requested
+        }],
+        "moved_deployments": [{
+            "deployment": id(2), "from": id(1), "to": id(4), "cause": requested
+        }],
+        "removed_roles": [{"deployment": id(2), "role": "db", "cause": requested}],
+        "unpinned": [{
+            "deployment": id(2), "barclamp": "b", "from": content(1), "to": null, "cause": requested
+        }],
+        "unbound": [{
+            "id": id(203), "node": id(101), "noderole": "db", "deployment": id(2), "cause": required
+        }],
+        "expunged": [{
+            "node": id(102), "fqdn": "n2.example.com", "reason": "its board burnt",
+            "cause": requested
+        }],
+        "rewired": [{
+            "node": id(101), "noderole": "top", "deployment": id(2), "rank": 2,
+            "parents": [{"parent": id(201), "kind": "order_only"}]
+        }],
+        "repinned": [{
+            "deployment": id(2), "node": id(101), "noderole": "top", "from": content(3),
+            "to": content(4)
+        }],
+        "connections": [{
+            "node": id(101), "connection": {"root": "/srv/n1"}, "cause": requested
+        }],
+        "hints": [{"node": id(101), "hints": {"rack": 7}, "cause": requested}],
+        "jigs": [{"jig": "noop", "active": false, "cause": requested}],
+        "refused": [{"edit": 3, "code": "needed", "reason": "app needs it"}],
+    })
+}
+
 #[test]
 fn effects_hashes_are_stable() {
     let world = World::of(vec![role("app", &[])]);
@@ -681,7 +768,13 @@ fn effects_hashes_are_stable() {
     let through_json: Effects =
         serde_json::from_slice(&engine::canonical::bytes(&effects).unwrap()).unwrap();
     assert_eq!(through_json.hash().unwrap(), effects.hash().unwrap());
-    assert_ne!(effects.hash().unwrap(), Hash::of_bytes(b""));
+
+    // Stored reviews contain hashes of effects, so a field that gets another name breaks them.
+    let document = every_effect();
+    let effects: Effects = serde_json::from_value(document.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&effects).unwrap(), document);
+    let hash = "61d12fda9e132e70ff61eeeaf6c59e190cf55ef93d54848c34b995ae8f8c5fb8";
+    assert_eq!(effects.hash().unwrap().to_string(), hash);
     assert!(Effects::default().is_empty() && !effects.is_empty());
 }
 
@@ -706,7 +799,7 @@ fn expunge(n: u128) -> Edit {
 
 fn refusal(world: &World, edit: Edit) -> (String, String) {
     let effects = world.effects(&[edit]);
-    assert!(effects.is_empty(), "a refused edit leaves nothing: {effects:?}");
+    assert!(effects.is_empty(), "a refused edit must leave no effects: {effects:?}");
     (effects.refused[0].code.clone(), effects.refused[0].reason.clone())
 }
 
@@ -725,9 +818,9 @@ fn needed_noderole_requires_replacement_or_dependents() {
         .collect();
     assert_eq!(gone, ["app@2", "app@3", "db@1"].map(String::from).into());
     let db = effects.unbound.iter().find(|u| u.noderole.role == name("db")).unwrap();
-    assert_eq!(db.why, EffectCause::Requested { edit: 1 });
+    assert_eq!(db.cause, EffectCause::Requested { edit: 1 });
     let app = effects.unbound.iter().find(|u| u.noderole.role == name("app")).unwrap();
-    assert_eq!(app.why, EffectCause::Required { edit: 1, by: name("db"), implicit: false });
+    assert_eq!(app.cause, EffectCause::Required { edit: 1, by: name("db"), implicit: false });
 
     world.commit(&[bind(WEB, 4, "db")]);
     let effects = world.effects(&[unbind(1, "db", false)]);
@@ -852,7 +945,11 @@ fn rebinding_without_data_is_no_change() {
     });
     world.commit(&[data]);
     let effects = world.effects(&again);
-    assert_eq!((effects.unbound.len(), effects.bound.len()), (1, 1), "its data are lost");
+    assert_eq!(
+        (effects.unbound.len(), effects.bound.len()),
+        (1, 1),
+        "the data of the noderole are lost"
+    );
 }
 
 #[test]
@@ -875,11 +972,11 @@ fn slice_rerun_includes_descendants_in_deployment() {
     assert_eq!(
         again,
         ["db@1", "app@2", "app@3", "top@3"],
-        "in the order in which they run; not the db of system"
+        "steps are in running order, without the db of system"
     );
-    assert_eq!(effects.reruns[0].why, EffectCause::Requested { edit: 1 });
+    assert_eq!(effects.reruns[0].cause, EffectCause::Requested { edit: 1 });
     assert_eq!(
-        effects.reruns[3].why,
+        effects.reruns[3].cause,
         EffectCause::Required { edit: 1, by: name("app"), implicit: false }
     );
     assert_eq!(refusal(&world, slice(&["db"], "")).0, "no_reason");
@@ -893,7 +990,7 @@ fn inactive_jig_refuses_new_bindings() {
     let jig = |text: &str, active| {
         Edit::ActivateJig(edit::ActivateJig { jig: JigName::parse(text).unwrap(), active })
     };
-    assert_eq!(refusal(&world, jig("noop", true)).0, "jig_is_so");
+    assert_eq!(refusal(&world, jig("noop", true)).0, "jig_state_unchanged");
     assert_eq!(refusal(&world, jig("anvil", false)).0, "unknown_jig");
     assert_eq!(world.effects(&[jig("noop", false), jig("noop", true)]), Effects::default());
     let before = world.blueprint.clone();
@@ -915,7 +1012,7 @@ fn policy_requires_at_least_one_approval() {
     };
     assert_eq!(refusal(&world, policy(0)).0, "policy");
     let effects = world.effects(&[policy(1), policy(2)]);
-    assert_eq!(effects.policy.map(|p| (p.policy.approvals, p.why.edit())), Some((2, 2)));
+    assert_eq!(effects.policy.map(|p| (p.policy.approvals, p.cause.edit())), Some((2, 2)));
 }
 
 fn flagged(role: Role, how: impl Fn(&mut Flags)) -> Role {
@@ -941,7 +1038,11 @@ fn cluster_members_share_barrier_as_parent() {
     );
 
     let joined = world.commit(&[bind(WEB, 3, "kv")]);
-    assert_eq!(joined.rewired.len(), 1, "one that joins later comes before those who wait already");
+    assert_eq!(
+        joined.rewired.len(),
+        1,
+        "a later member must become a parent of the steps that wait already"
+    );
     let members: BTreeSet<_> = [1, 3].map(|n| NoderoleKey::first(name("kv")).id(node(n))).into();
     assert_eq!(edges(&world, phantom, &barrier), members);
 
@@ -964,7 +1065,7 @@ fn cluster_members_share_barrier_as_parent() {
     world.commit(&[unbind(3, "kv", true)]);
     assert!(
         world.blueprint.noderole(phantom, &barrier).is_none(),
-        "the barrier goes with the last member"
+        "the barrier is removed with the last member"
     );
 }
 
@@ -1001,20 +1102,20 @@ fn dependents_on_child_phantom_are_in_base() {
     assert_eq!(
         beyond(&skeleton, Scope::Node(node(1)), &effects),
         None,
-        "no other machine is touched"
+        "no other node is affected"
     );
     let written =
         written(&before, &world.blueprint, &changes(&before.root(), &world.blueprint.root()));
     assert_eq!(written, [SYSTEM, WEB].into());
     let rests_on = base(&skeleton, Scope::Node(node(1)), &effects);
-    assert_eq!(rests_on, [SYSTEM, WEB].into(), "and not on edge");
+    assert_eq!(rests_on, [SYSTEM, WEB].into(), "the base does not include edge");
     assert_eq!(outside(&skeleton, &rests_on, &written), [].into());
     assert_eq!(outside(&skeleton, &[SYSTEM].into(), &written), [WEB].into());
     let made = DeploymentId(Uuid::from_u128(9));
     assert_eq!(
         outside(&skeleton, &[SYSTEM].into(), &[SYSTEM, made].into()),
         [].into(),
-        "what it makes is nobody else's"
+        "a deployment that the edits create is not outside of the base"
     );
 }
 
@@ -1026,7 +1127,7 @@ fn preceding_role_adds_soft_edge_only() {
     let (_, later) = world.blueprint.noderole(node(1), &NoderoleKey::first(name("later"))).unwrap();
     assert_eq!((later.rank, later.parents.len(), later.parents[0].kind), (1, 1, EdgeKind::Soft));
     let effects = world.commit(&[unbind(1, "first", false)]);
-    assert_eq!(effects.rewired.len(), 1, "a soft edge holds nobody");
+    assert_eq!(effects.rewired.len(), 1, "a soft edge must not prevent the unbinding");
     let (_, later) = world.blueprint.noderole(node(1), &NoderoleKey::first(name("later"))).unwrap();
     assert_eq!((later.rank, later.parents.len()), (0, 0));
     let rules = Rules { preceeds_soft_edges: false, ..Rules::default() };
@@ -1069,19 +1170,19 @@ fn soft_order_moves_to_next_parent() {
     assert_eq!(
         [above(&world, 3, "later"), above(&world, 4, "later")],
         [["first@1?"], ["first@1?"]],
-        "one each"
+        "each later step has one soft parent"
     );
     world.commit(&[unbind(1, "first", false)]);
     assert_eq!(
         [above(&world, 3, "later"), above(&world, 4, "later")],
         [["first@2?"], ["first@2?"]],
-        "then the next"
+        "the removed parent must be replaced by the next one"
     );
     world.commit(&[bind(WEB, 3, "first")]);
     assert_eq!(
         above(&world, 3, "later"),
         ["first@2?", "first@3?"],
-        "the one on its node in any case"
+        "a parent on the same node must always be included"
     );
     world.commit(&[unbind(3, "first", false)]);
     assert_eq!(above(&world, 3, "later"), ["first@2?"]);
@@ -1141,36 +1242,44 @@ fn every_report_stage_has_content_without_changes() {
     assert_eq!(stages, all);
     for stage in &idle.stages {
         assert!(
-            !stage.did.is_empty() && stage.did.iter().all(|line| !line.evidence.is_empty()),
+            !stage.results.is_empty() && stage.results.iter().all(|line| !line.evidence.is_empty()),
             "{stage:?}"
         );
-        assert!(stage.will_do.is_empty() && stage.blocked_by.is_empty(), "{stage:?}");
+        assert!(stage.effects.is_empty() && stage.blocked_by.is_empty(), "{stage:?}");
     }
     assert_eq!(
-        idle.stages[3].waiting_on[0].about,
+        idle.stages[3].waiting_on[0].subjects,
         [Subject::Node(node(4))],
-        "a node without a role"
+        "the report lists the node without roles"
     );
 
     let busy = about(&[bind(WEB, 4, "top"), unbind(1, "db", false), bind(EDGE, 1, "top")]);
     let of = |stage: Stage| busy.stages.iter().find(|s| s.stage == stage).unwrap();
-    let (bound, top) = (&of(Stage::Bind).will_do, NoderoleKey::first(name("top")).id(node(4)));
-    let lines: Vec<&str> = bound.iter().map(|line| line.what.as_str()).collect();
+    let (bound, top) = (&of(Stage::Bind).effects, NoderoleKey::first(name("top")).id(node(4)));
+    let lines: Vec<&str> = bound.iter().map(|line| line.text.as_str()).collect();
     assert_eq!(lines, ["Bind top: 1 noderole"]);
     assert_eq!(
-        (bound[0].about.as_slice(), &bound[0].edits),
+        (bound[0].subjects.as_slice(), &bound[0].edits),
         (&[Subject::Noderole(top)][..], &[1].into())
     );
-    assert_eq!(of(Stage::Bind).blocked_by[0].edits, [2].into(), "what is needed can't go");
-    assert_eq!(of(Stage::Move).blocked_by[0].edits, [3].into(), "a sibling's node");
-    assert_eq!(of(Stage::Move).will_do[0].about, [Subject::Node(node(4))]);
-    assert_eq!(of(Stage::Check).blocked_by[0].edits, [2, 3].into());
-    let begins = &of(Stage::Order).will_do[0];
     assert_eq!(
-        begins.what, "New work begins with 1 noderole",
-        "how many waves is the impact' to say"
+        of(Stage::Bind).blocked_by[0].edits,
+        [2].into(),
+        "a required role cannot be removed"
     );
-    assert_eq!(begins.about, [Subject::Noderole(top)]);
+    assert_eq!(
+        of(Stage::Move).blocked_by[0].edits,
+        [3].into(),
+        "the node belongs to a sibling deployment"
+    );
+    assert_eq!(of(Stage::Move).effects[0].subjects, [Subject::Node(node(4))]);
+    assert_eq!(of(Stage::Check).blocked_by[0].edits, [2, 3].into());
+    let begins = &of(Stage::Order).effects[0];
+    assert_eq!(
+        begins.text, "New work begins with 1 noderole",
+        "the number of waves is part of the impact, not of the report"
+    );
+    assert_eq!(begins.subjects, [Subject::Noderole(top)]);
     let read: Report = serde_json::from_value(serde_json::to_value(&busy).unwrap()).unwrap();
     assert_eq!(read, busy);
 }
@@ -1221,7 +1330,7 @@ fn browser_preview_equals_server_and_predicts_drop() {
     );
 
     let of = |role: &str| preview.roles.iter().find(|r| r.role == name(role)).unwrap();
-    assert_eq!(of("app").legal, [node(3)], "the proposal has the second already");
+    assert_eq!(of("app").legal, [node(3)], "the proposal already binds the second node");
     assert_eq!(of("app").illegal.len(), 2);
     assert_eq!(of("rival").legal, [node(3)]);
     assert!(
@@ -1230,7 +1339,7 @@ fn browser_preview_equals_server_and_predicts_drop() {
         of("rival").illegal
     );
     assert_eq!(
-        (of("app").added, of("app").also_added[0].why.as_str()),
+        (of("app").added, of("app").also_added[0].reason.as_str()),
         (2, "required by app, implicit")
     );
     assert_eq!(of("app").moves, ["Node n3 moves from system to web"]);
@@ -1244,6 +1353,48 @@ fn browser_preview_equals_server_and_predicts_drop() {
     );
     let done = world.effects(&[bind(WEB, 2, "app"), bind(WEB, 3, "app")]);
     assert_eq!(expected.hash().unwrap(), done.hash().unwrap());
+}
+
+/// A drop on one node adds a noderole that also serves equivalent nodes after it.
+#[test]
+fn preview_tries_refused_nodes_again_after_addition() {
+    let shared = |text: &str| Role { provides: [name("shared")].into(), ..role(text, &[]) };
+    let mut world = World::of(vec![shared("one"), shared("other"), role("app", &["other"])]);
+    world.nodes = 6;
+    let nodes: Vec<NodeId> = (1..=6).map(node).collect();
+    world.commit(&[Edit::AddRole(edit::AddRole { deployment: WEB, role: name("app") })]);
+    world.commit(&[1, 2, 3, 5, 6].map(|n| bind(WEB, n, "one")));
+    let preview =
+        engine::plan::preview_drop(&world.skeleton(), &world.catalog, &[], 1, WEB, &nodes);
+    let app = preview.roles.iter().find(|r| r.role == name("app")).unwrap();
+    assert_eq!(app.legal, [4, 5, 6].map(node), "{app:?}");
+    let refused =
+        |edits: &[Edit]| world.effects(edits).refused.iter().map(|r| r.edit).collect::<Vec<_>>();
+    assert_eq!(refused(&[1, 2, 3, 4, 5, 6].map(|n| bind(WEB, n, "app"))), [1, 2, 3]);
+}
+
+/// A noderole of the parent deployment waits for the barrier of a child deployment, because a
+/// member is on its node.
+#[test]
+fn noderole_above_depends_on_cluster_member_of_its_node() {
+    let cluster = flagged(role("kv", &[]), |f| f.cluster = true);
+    let mut world = World::of(vec![cluster, role("app", &["kv"])]);
+    world.commit(&[bind(WEB, 1, "kv"), bind(WEB, 2, "kv"), bind(SYSTEM, 1, "app")]);
+    let (code, reason) = refusal(&world, unbind(1, "kv", false));
+    assert_eq!(code, "needed");
+    assert!(reason.contains("app on n1 needs it"), "{reason}");
+    // The other member serves no noderole outside of web.
+    let effects = world.effects(&[unbind(2, "kv", false)]);
+    assert_eq!((effects.refused.len(), effects.unbound.len()), (0, 1));
+    let effects = world.effects(&[unbind(1, "kv", true)]);
+    assert_eq!((effects.refused.len(), effects.unbound.len()), (0, 2));
+    // Another one in the parent deployment can serve instead.
+    world.commit(&[bind(SYSTEM, 3, "kv")]);
+    world.commit(&[unbind(1, "kv", false)]);
+    let (_, app) = world.blueprint.noderole(node(1), &NoderoleKey::first(name("app"))).unwrap();
+    let phantom = world.blueprint.deployments[&SYSTEM].doc.phantom;
+    let barrier = NoderoleKey::first(name("kv").barrier()).id(phantom);
+    assert_eq!(app.parents.iter().map(|e| e.parent).collect::<Vec<_>>(), [barrier]);
 }
 
 #[test]
@@ -1260,21 +1411,21 @@ fn report_ends_with_lint_and_names_phantoms() {
         level: check.level(),
         at: "app on n2".into(),
         noderole: Some(NoderoleKey::first(name("app")).id(node(2))),
-        what: "it is odd".into(),
+        problem: "it is odd".into(),
         remedy: "Mend it".into(),
     };
     let reported =
         about(Some(&[finding(LintCheck::AbstractRole), finding(LintCheck::ClusterSize)]));
     let lint = reported.stages.last().unwrap();
-    assert_eq!((lint.stage, lint.did[0].what.as_str()), (Stage::Lint, "1 error and 1 warning"));
-    let words = |line: &Line| (line.what.clone(), line.evidence.clone(), line.about.len());
+    assert_eq!((lint.stage, lint.results[0].text.as_str()), (Stage::Lint, "1 error and 1 warning"));
+    let words = |line: &Line| (line.text.clone(), line.evidence.clone(), line.subjects.len());
     let text =
         |check: &str| ("app on n2: it is odd. Mend it".to_owned(), format!("check {check}"), 1);
     assert_eq!(lint.blocked_by.iter().map(words).collect::<Vec<_>>(), [text("abstract-role")]);
-    assert_eq!(lint.did.iter().skip(1).map(words).collect::<Vec<_>>(), [text("cluster-size")]);
+    assert_eq!(lint.results.iter().skip(1).map(words).collect::<Vec<_>>(), [text("cluster-size")]);
     assert_eq!(about(None).stages.last().unwrap().waiting_on.len(), 1);
     let bind = &reported.stages[2];
-    let barrier = bind.will_do.iter().find(|line| line.what == "Bind db.all: 1 noderole").unwrap();
+    let barrier = bind.effects.iter().find(|line| line.text == "Bind db.all: 1 noderole").unwrap();
     assert_eq!(barrier.evidence, "required by db for web as a whole");
 }
 
@@ -1287,12 +1438,12 @@ fn long_report_lists_are_truncated_with_count() {
     let edits = numbered(&edits);
     let effects = resolve(&world.skeleton(), &world.catalog, &edits);
     let reported = report(&world.skeleton(), &world.catalog, &edits, &effects, None);
-    let place = &reported.stages[3].will_do;
+    let place = &reported.stages[3].effects;
     assert_eq!(
-        (place.len(), place.last().unwrap().what.as_str()),
+        (place.len(), place.last().unwrap().text.as_str()),
         (MAX_LINES + 1, "250 more like these")
     );
-    let taken = &reported.stages[1].did[0];
+    let taken = &reported.stages[1].results[0];
     assert_eq!((taken.edits.len(), taken.more_edits), (MAX_NAMED, 250));
     assert_eq!(taken.edits.last(), Some(&50));
 }
@@ -1353,11 +1504,11 @@ fn bound_noderoles_adopt_new_version() {
     let edit = other_version(&mut world, roles);
     let before = world.blueprint.clone();
     let effects = world.commit(&[edit]);
-    assert_eq!(bound(&effects), ["cache@2"], "what the newer version requires comes along, once");
+    assert_eq!(bound(&effects), ["cache@2"], "a role that the new version requires is bound once");
     assert_eq!(
         effects.repinned.iter().filter(|r| r.node.is_some()).count(),
         2,
-        "app on two nodes; db is as it was"
+        "app changes on two nodes, and db is unchanged"
     );
     assert_eq!(effects.rewired.len(), 2);
     let documents = changes(&before.root(), &world.blueprint.root());
@@ -1414,7 +1565,7 @@ fn visible_barclamps_cannot_share_role_name() {
     // In a sibling, an ancestor and a descendant.
     let refused = |world: &World, edit: Edit| {
         let (code, reason) = refusal(world, edit);
-        assert_eq!(code, "role_twice", "{reason}");
+        assert_eq!(code, "duplicate_role", "{reason}");
         reason
     };
     let reason = refused(&world, use_in(WEB, &second));
@@ -1429,7 +1580,7 @@ fn visible_barclamps_cannot_share_role_name() {
     let effects = world.effects(&[make, use_in(below, &second)]);
     assert_eq!(
         effects.refused.iter().map(|r| (r.edit, r.code.as_str())).collect::<Vec<_>>(),
-        [(2, "role_twice")]
+        [(2, "duplicate_role")]
     );
     // A sibling does not see it. A version without the role is accepted too.
     assert_eq!(world.effects(&[use_in(EDGE, &second), use_in(WEB, &mended)]).refused, []);
@@ -1462,12 +1613,16 @@ fn nearer_pin_hides_inherited_version() {
     world.commit(&[using(SYSTEM, one), using(WEB, two), bind(SYSTEM, 1, "dropped")]);
 
     let effects = world.effects(&[bind(EDGE, 2, "app")]);
-    assert_eq!(bound(&effects), ["old@2", "owner@2", "app@2"], "beside it the one above counts");
+    assert_eq!(
+        bound(&effects),
+        ["old@2", "owner@2", "app@2"],
+        "deployment edge must use the inherited version"
+    );
     let effects = world.effects(&[bind(WEB, 2, "app")]);
     assert_eq!(
         bound(&effects),
         ["new@2", "app@2"],
-        "neither the other's jig nor its owner of the attribute"
+        "neither the jig nor the attribute's owner of the inherited version applies"
     );
     // The role that *system* itself has belongs to the hidden version.
     for edit in [
@@ -1612,13 +1767,17 @@ fn unpinned_deployment_inherits_ancestor_version() {
     assert_eq!(
         contents(&world, WEB, 1, "app"),
         was,
-        "role and noderole have the content from above"
+        "the role and noderole have the inherited content"
     );
-    assert_eq!(above(&world, 1, "app"), Vec::<String>::new(), "and wait for what that asks for");
+    assert_eq!(
+        above(&world, 1, "app"),
+        Vec::<String>::new(),
+        "the noderole has only the parents that the inherited content requires"
+    );
     let [reported] = effects.unpinned.as_slice() else { panic!("{:?}", effects.unpinned) };
     let one = world.blueprint.deployments[&SYSTEM].doc.barclamps[&reported.barclamp];
     assert_eq!(
-        (reported.deployment, reported.from, reported.to, &reported.why),
+        (reported.deployment, reported.from, reported.to, &reported.cause),
         (WEB, two, Some(one), &EffectCause::Requested { edit: 1 })
     );
     assert!(!effects.is_empty() && world.blueprint.deployments[&WEB].doc.barclamps.is_empty());
@@ -1632,10 +1791,10 @@ fn unpinned_deployment_inherits_ancestor_version() {
     let line = reported
         .stages
         .iter()
-        .flat_map(|stage| &stage.will_do)
-        .find(|line| line.what.starts_with("Deployment web inherits b"));
+        .flat_map(|stage| &stage.effects)
+        .find(|line| line.text.starts_with("Deployment web inherits b"));
     assert_eq!(
-        line.map(|line| line.what.clone()),
+        line.map(|line| line.text.clone()),
         Some(format!("Deployment web inherits b {}", one.short()))
     );
 
@@ -1673,11 +1832,11 @@ fn own_pin_survives_removal_of_ancestor_pin() {
         bind(WEB, 1, "app"),
         bind(below, 2, "app"),
     ]);
-    let kept = contents(&world, below, 2, "app");
+    let before = contents(&world, below, 2, "app");
     world.commit(&[inherit(WEB)]);
     let content = |pin: Hash| world.catalog.barclamp(pin).unwrap().roles[&name("app")];
     assert_eq!(contents(&world, WEB, 1, "app"), (content(one), content(one)));
-    assert_eq!(contents(&world, below, 2, "app"), kept);
+    assert_eq!(contents(&world, below, 2, "app"), before);
 }
 
 #[test]
@@ -1735,7 +1894,7 @@ fn role_name_exchange_works_in_any_order() {
         assert_eq!(
             world.catalog.role(bound[0].role).unwrap().barclamp,
             b2.0,
-            "what is bound next is the new owner's"
+            "a later binding uses the new owner"
         );
         ends.push(other.blueprint.root());
     }
@@ -1756,7 +1915,7 @@ fn role_name_exchange_works_in_any_order() {
             ],
         );
         let [_, (2, code, reason), (4, _, _)] = found.as_slice() else { panic!("{found:?}") };
-        assert!(code == "role_twice" && reason.starts_with(named), "{reason}");
+        assert!(code == "duplicate_role" && reason.starts_with(named), "{reason}");
     }
     // If two edits conflict, the later one is refused. An edit that conflicted only with it stays.
     let c = barclamp(&mut world, "c", "1", &["new"]);
@@ -1786,7 +1945,7 @@ fn role_name_exchange_works_in_any_order() {
     let found = refused(&world, &[back]);
     let [(1, code, reason)] = found.as_slice() else { panic!("{found:?}") };
     assert!(
-        code == "role_twice" && reason.starts_with("Barclamps d and e both have a role newer"),
+        code == "duplicate_role" && reason.starts_with("Barclamps d and e both have a role newer"),
         "{reason}"
     );
 }
@@ -1795,8 +1954,8 @@ fn move_below(deployment: DeploymentId, parent: DeploymentId) -> Edit {
     Edit::MoveDeployment(edit::MoveDeployment { deployment, parent })
 }
 
-/// Binds roles in the child of web: node 1 has dns of web, node 2 has dns of edge, node 3 has app of
-/// the child.
+/// Binds roles in the child of web: node 1 has dns of web, node 2 has dns of edge, node 3 has app
+/// of the child.
 fn app_below_web() -> (World, DeploymentId) {
     let mut world = World::of(vec![role("dns", &[]), role("app", &["dns"])]);
     let (below, create) = below_web();
@@ -1890,7 +2049,7 @@ fn noderoles_wait_for_parents_above_new_place() {
 }
 
 #[test]
-fn parent_that_stays_above_is_kept() {
+fn parent_above_is_unchanged() {
     let (mut world, below) = app_below_web();
     // Edge moves below web, so both dns are above.
     let effects = world.commit(&[move_below(EDGE, WEB), move_below(below, EDGE)]);
@@ -1934,7 +2093,11 @@ fn moved_deployment_adopts_inherited_versions() {
     world.commit(&[create, use_in(WEB, &first), bind(below, 1, "app")]);
     let (code, reason) = refusal(&world, move_below(below, EDGE));
     assert_eq!(code, "out_of_use");
-    assert!(reason.contains("No deployment above below uses barclamp tool"), "{reason}");
+    assert_eq!(
+        reason,
+        "No deployment above below after the move (edge, system) uses barclamp tool, and \
+         deployment below has its role app. First use tool in below or in edge"
+    );
 
     let before = world.blueprint.clone();
     let effects = world.commit(&[use_in(EDGE, &second), move_below(below, EDGE)]);
@@ -1956,10 +2119,10 @@ fn move_cannot_make_role_name_ambiguous() {
     let (below, create) = below_web();
     world.commit(&[create, use_in(below, &first), use_in(EDGE, &second)]);
     let (code, reason) = refusal(&world, move_below(below, EDGE));
-    assert_eq!(code, "role_twice");
+    assert_eq!(code, "duplicate_role");
     assert!(reason.contains("deployment below would see both"), "{reason}");
-    // Web without versions of its own brings its child along.
-    assert_eq!(refusal(&world, move_below(WEB, EDGE)).0, "role_twice");
+    // A move of web, which has no versions of its own, also moves its child.
+    assert_eq!(refusal(&world, move_below(WEB, EDGE)).0, "duplicate_role");
     // The later of two conflicting edits is at fault.
     let effects = world.effects(&[move_below(below, SYSTEM), use_in(SYSTEM, &second)]);
     assert_eq!(effects.refused.iter().map(|r| r.edit).collect::<Vec<_>>(), [2]);

@@ -7,7 +7,7 @@
 //! * After any edits, the deployments are a tree within the depth limit.
 //! * After any edits, every edge has both ends. Ranks are exactly the longest paths, so there is no
 //!   cycle. A node has only noderoles of its deployment and of ancestors. A barrier represents all
-//!   noderoles of its role and for no others.
+//!   noderoles of its role and no others.
 //! * After any edits, including versions, every wanted name has a suitable parent, on the same node
 //!   if implicit. Every hard parent satisfies a name. No node has two roles that conflict or answer
 //!   to one name. Soft edges match the roles, and none that could exist is missing.
@@ -20,7 +20,7 @@
 //! * The preview predicts a drop, although it computes only one of several equivalent nodes.
 //! * A commit in an ancestor that changes nothing that a review reads leaves its plan identical.
 
-#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,12 +41,13 @@ use engine::ids::{
 use engine::plan::base::{Scope, ScopeChecker, base, beyond, outside, written};
 use engine::plan::drop_preview::{RoleDropPreview, preview_drop};
 use engine::plan::effects::{Bound, EffectCause};
-use engine::plan::ground::versions;
+use engine::plan::planning_data::versions;
 use engine::plan::reads::{Change, Reads};
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::restore::{Goal, Restore, RestoreInput, State, restore};
 use engine::plan::{
-    Edit, Effects, Ground, Grounded, MAX_LEVELS, NumberedEdit, edit, materialize, order, resolve,
+    Edit, Effects, MAX_LEVELS, NumberedEdit, PlanningContext, PlanningData, edit, materialize,
+    order, resolve,
 };
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -57,9 +58,9 @@ use uuid::Uuid;
 const ROLES: usize = 8;
 /// Every world has at least this many nodes.
 const FEWEST_NODES: u128 = 3;
-const MOST_NODES: u128 = 7;
+const MAX_NODES: u128 = 7;
 /// Maximum number of deployments at the start. Edits create more.
-const MOST_DEPLOYMENTS: usize = 5;
+const MAX_DEPLOYMENTS: usize = 5;
 
 fn deployment(n: usize) -> DeploymentId {
     DeploymentId(Uuid::from_u128(1 + n as u128))
@@ -159,9 +160,9 @@ struct Beginning {
 }
 
 fn tree() -> impl Strategy<Value = (Vec<usize>, Vec<usize>)> {
-    let parents = prop::collection::vec(0..MOST_DEPLOYMENTS, 1..MOST_DEPLOYMENTS);
-    let nodes = usize::try_from(FEWEST_NODES).unwrap()..=usize::try_from(MOST_NODES).unwrap();
-    (parents, prop::collection::vec(0..MOST_DEPLOYMENTS, nodes)).prop_map(
+    let parents = prop::collection::vec(0..MAX_DEPLOYMENTS, 1..MAX_DEPLOYMENTS);
+    let nodes = usize::try_from(FEWEST_NODES).unwrap()..=usize::try_from(MAX_NODES).unwrap();
+    (parents, prop::collection::vec(0..MAX_DEPLOYMENTS, nodes)).prop_map(
         |(mut parents, mut homes)| {
             parents.iter_mut().enumerate().for_each(|(before, parent)| *parent %= before + 1);
             homes.iter_mut().for_each(|home| *home %= parents.len() + 1);
@@ -343,13 +344,17 @@ impl World {
     }
 
     /// The input of planning that a browser receives for a proposal with these edits.
-    fn browser(&self, edits: &[Edit]) -> Grounded {
+    fn browser(&self, edits: &[Edit]) -> PlanningContext {
         let skeleton = self.skeleton();
         let versions = versions(&skeleton, &numbered(edits));
-        let sent =
-            serde_json::to_string(&Ground::of(&skeleton, &self.catalog, &versions, usize::MAX))
-                .unwrap();
-        serde_json::from_str::<Option<Ground>>(&sent).unwrap().unwrap().open().unwrap()
+        let sent = serde_json::to_string(&PlanningData::of(
+            &skeleton,
+            &self.catalog,
+            &versions,
+            usize::MAX,
+        ))
+        .unwrap();
+        serde_json::from_str::<Option<PlanningData>>(&sent).unwrap().unwrap().open().unwrap()
     }
 
     fn state(&self, n: usize) -> Option<State> {
@@ -362,7 +367,7 @@ impl World {
             blueprint: &self.blueprint,
             skeleton: &skeleton,
             catalog: &self.catalog,
-            bare: &|_| None,
+            records: &|_| None,
         };
         restore(now, &then.blueprint, deployment(n)).unwrap()
     }
@@ -421,7 +426,7 @@ impl World {
                 let role = self.catalog.role(noderole.role).unwrap();
                 let Some(gathered) = &role.gathers else { continue };
                 let members: BTreeSet<NoderoleId> = skeleton
-                    .answering(noderole.deployment, gathered)
+                    .candidates(noderole.deployment, gathered)
                     .map(|a| a.key.id(a.node))
                     .collect();
                 let parents: BTreeSet<NoderoleId> =
@@ -525,18 +530,18 @@ impl<'w> Bindings<'w> {
             .jigs
             .get(&of.role.jig)
             .and_then(|jig| jig.client_role.clone());
-        let mut wanted: BTreeSet<RoleName> =
+        let mut required: BTreeSet<RoleName> =
             of.role.requires.iter().cloned().chain(owners).chain(client).collect();
-        wanted.remove(&of.role.name);
-        wanted
+        required.remove(&of.role.name);
+        required
     }
 
     /// Whether a parent, or a member of its barrier, answers to a name.
-    fn serves(&self, parent: NoderoleId, wanted: &RoleName) -> bool {
+    fn serves(&self, parent: NoderoleId, required: &RoleName) -> bool {
         let found = &self.all[&parent];
         let before =
-            || found.parents.iter().any(|edge| self.all[&edge.parent].role.satisfies(wanted));
-        found.role.satisfies(wanted) || found.role.gathers.is_some() && before()
+            || found.parents.iter().any(|edge| self.all[&edge.parent].role.satisfies(required));
+        found.role.satisfies(required) || found.role.gathers.is_some() && before()
     }
 
     fn check_parents(&self, id: NoderoleId, of: &Binding<'_>) -> Result<(), TestCaseError> {
@@ -549,8 +554,8 @@ impl<'w> Bindings<'w> {
         let hard: Vec<NoderoleId> =
             of.parents.iter().filter(|e| e.kind == EdgeKind::Hard).map(|e| e.parent).collect();
         let chain = self.skeleton.chain(of.deployment);
-        let wanted = self.parent_names(of);
-        for name in &wanted {
+        let required = self.parent_names(of);
+        for name in &required {
             let meant =
                 seen.get(name).or_else(|| seen.values().find(|role| role.provides.contains(name)));
             let implicit = meant.is_some_and(|role| role.flags.implicit);
@@ -562,11 +567,11 @@ impl<'w> Bindings<'w> {
                 self.all.iter().filter(|(_, other)| near(other.node) && other.role.satisfies(name));
             let own: BTreeSet<NoderoleId> = own.map(|(id, _)| *id).collect();
             let fits = |parent: &NoderoleId| {
-                let beside = own.contains(parent)
+                let in_deployment = own.contains(parent)
                     || self.all[parent].parents.iter().any(|e| own.contains(&e.parent));
                 let gathers = self.all[parent].role.gathers.is_some();
-                let here = own.contains(parent) || gathers && beside;
-                here || !implicit && chain.contains(&self.all[parent].deployment)
+                let is_usable = own.contains(parent) || gathers && in_deployment;
+                is_usable || !implicit && chain.contains(&self.all[parent].deployment)
             };
             let served = hard.iter().any(|parent| self.serves(*parent, name) && fits(parent));
             prop_assert!(served, "{} ({id}) wants {name}, implicit: {implicit}", of.role.name);
@@ -574,7 +579,7 @@ impl<'w> Bindings<'w> {
         for parent in hard {
             let role = &self.all[&parent].role.name;
             prop_assert!(
-                wanted.iter().any(|name| self.serves(parent, name)),
+                required.iter().any(|name| self.serves(parent, name)),
                 "{} waits for {role}",
                 of.role.name
             );
@@ -639,11 +644,11 @@ fn numbered(edits: &[Edit]) -> Vec<NumberedEdit> {
 /// Usually a node that every world has. Sometimes one that only larger worlds have or that edits
 /// created.
 fn some_node() -> impl Strategy<Value = u128> + Clone {
-    prop_oneof![5 => 0..FEWEST_NODES + 1, 2 => FEWEST_NODES..MOST_NODES + 1]
+    prop_oneof![5 => 0..FEWEST_NODES + 1, 2 => FEWEST_NODES..MAX_NODES + 1]
 }
 
 fn some_deployment() -> impl Strategy<Value = usize> + Clone {
-    prop_oneof![5 => 0..3usize, 2 => 2..MOST_DEPLOYMENTS + 2]
+    prop_oneof![5 => 0..3usize, 2 => 2..MAX_DEPLOYMENTS + 2]
 }
 
 fn some_nodes() -> impl Strategy<Value = BTreeSet<NodeId>> + Clone {
@@ -706,7 +711,7 @@ fn everyday() -> impl Strategy<Value = Drawn> {
         10 => bind, 2 => bind_nodes, 4 => unbind, 1 => unbind_nodes, 1 => service, 1 => expunge, 2 => moved, 1 => add,
         1 => drop_role, 1 => drop_deployment, 2 => move_deployment, 1 => data, 1 => role_data
     ];
-    let create = (0..2 * MOST_DEPLOYMENTS, d.clone())
+    let create = (0..2 * MAX_DEPLOYMENTS, d.clone())
         .prop_map(|(name, parent)| Drawn::Create { name, parent });
     let used =
         (d.clone(), prop_oneof![8 => 0..2usize, 1 => Just(2)]).prop_map(|(d, v)| Drawn::Use(d, v));
@@ -801,8 +806,8 @@ proptest! {
 
         let effects = world.resolve(&second);
         prop_assert_eq!(effects.hash().unwrap(), world.resolve(&second).hash().unwrap());
-        let there = world.browser(&second).effects_with(&numbered(&second), &[]).unwrap();
-        prop_assert_eq!(there.hash().unwrap(), effects.hash().unwrap());
+        let in_browser = world.browser(&second).effects_with(&numbered(&second), &[]).unwrap();
+        prop_assert_eq!(in_browser.hash().unwrap(), effects.hash().unwrap());
         let read: Effects = serde_json::from_slice(&canonical::bytes(&effects).unwrap()).unwrap();
         prop_assert_eq!(&read, &effects);
 
@@ -886,8 +891,8 @@ proptest! {
 }
 
 /// The page predicts the result of a proposal with further edits. It may fail to know only for a
-/// version that was not in use when it received the ground. The test measures how often it knows,
-/// also for edits that use a version.
+/// version that was not in use when it received the planning data. The test measures how often it
+/// knows, also for edits that use a version.
 #[test]
 fn browser_effects_equal_server_or_are_unknown() {
     let mut runner = TestRunner::new(ProptestConfig {
@@ -1010,7 +1015,7 @@ proptest! {
         world.take(&effects);
         let (skeleton, scope) = (world.skeleton(), Scope::Node(node(n)));
         // Most generated edits concern another node, so redirect them to this one.
-        let here = |edit: Edit| match edit {
+        let in_scope = |edit: Edit| match edit {
             Edit::Bind(edit::Bind { deployment, role, .. }) => Edit::Bind(edit::Bind { deployment, node: node(n), role }),
             Edit::BindNodes(edit::BindNodes { deployment, role, .. }) => Edit::BindNodes(edit::BindNodes { deployment, role, nodes: [node(n)].into() }),
             Edit::Unbind(edit::Unbind { noderole, with_dependents, .. }) => Edit::Unbind(edit::Unbind { node: node(n), noderole, with_dependents }),
@@ -1019,7 +1024,7 @@ proptest! {
             other => other,
         };
         let edits: Vec<Edit> =
-            world.edits(&drawn).into_iter().map(here).filter(|edit| ScopeChecker::new(&skeleton, scope).covers(edit)).collect();
+            world.edits(&drawn).into_iter().map(in_scope).filter(|edit| ScopeChecker::new(&skeleton, scope).covers(edit)).collect();
         let effects = world.resolve(&edits);
         if beyond(&skeleton, scope, &effects).is_some() {
             return Ok(());
@@ -1069,7 +1074,7 @@ fn declared_role_is_never_added_elsewhere() {
         let elsewhere = |effects: &Effects| {
             let mut bound = effects.bound.iter();
             let brought =
-                |b: &Bound| matches!(b.why, EffectCause::Required { implicit: false, .. });
+                |b: &Bound| matches!(b.cause, EffectCause::Required { implicit: false, .. });
             bound.any(|b| named.contains(&b.noderole.role) && brought(b))
         };
         let positions = order(&world.skeleton(), &world.catalog, &[], &edits);
@@ -1134,11 +1139,12 @@ fn many_alike(world: &mut World, alike: &[Edit]) -> Vec<NodeId> {
     let edits: Vec<Edit> = dragged.iter().take(6).flat_map(|id| on(*id)).collect();
     let effects = world.resolve(&edits);
     world.take(&effects);
-    dragged.into_iter().chain((0..MOST_NODES + 1).map(node)).collect()
+    dragged.into_iter().chain((0..MAX_NODES + 1).map(node)).collect()
 }
 
-/// A real drop: every node is bound to the role, one after the other, on top of the proposal's
-/// edits.
+/// A real drop: every node is bound to the role, one after the other, in the state after the
+/// proposal's edits. As further edits of the proposal, the bindings would not be effects if they
+/// only bind again what the proposal unbinds.
 fn dropped(
     world: &World,
     edits: &[Edit],
@@ -1150,9 +1156,9 @@ fn dropped(
     let bind = |node: &NodeId| {
         Edit::Bind(edit::Bind { deployment: deployment(d), node: *node, role: role.clone() })
     };
-    let all: Vec<Edit> = edits.iter().cloned().chain(nodes.iter().map(bind)).collect();
-    let effects = world.resolve(&all);
-    let first = u32::try_from(edits.len()).unwrap() + 1;
+    let mut before = world.clone();
+    before.take(&world.resolve(edits));
+    let effects = before.resolve(&nodes.iter().map(bind).collect::<Vec<_>>());
     let name = |id: DeploymentId| skeleton.deployments.get(&id).map(|found| found.name.to_string());
     let called = |fqdn: &Fqdn| engine::cluster::phantom::called(fqdn, name).into_owned();
     let short =
@@ -1168,14 +1174,9 @@ fn dropped(
         wave: None,
     };
     // A node whose binding adds nothing has the role already, itself or as a service.
-    let drafted: BTreeSet<NoderoleId> = world.resolve(edits).bound.iter().map(|b| b.id).collect();
-    let new: Vec<&Bound> = effects
-        .bound
-        .iter()
-        .filter(|b| b.why.edit() >= first && !drafted.contains(&b.id))
-        .collect();
-    let binds = |seq: u32| new.iter().any(|b| b.why == EffectCause::Requested { edit: seq });
-    let mut after = world.clone();
+    let new: &[Bound] = &effects.bound;
+    let binds = |seq: u32| new.iter().any(|b| b.cause == EffectCause::Requested { edit: seq });
+    let mut after = before.clone();
     after.take(&effects);
     let already = |id: NodeId| {
         let key = NoderoleKey::first(role.clone());
@@ -1184,7 +1185,7 @@ fn dropped(
         let carrier = places.find(|node| node.noderoles.contains_key(&key)).unwrap();
         format!("Role {role} is already bound to node {}", carrier.fqdn)
     };
-    for (seq, id) in (first..).zip(nodes) {
+    for (seq, id) in (1..).zip(nodes) {
         let refused = effects.refused.iter().find(|refused| refused.edit == seq);
         match refused.map(|refused| refused.reason.clone()) {
             None if binds(seq) => reported.legal.push(*id),
@@ -1200,20 +1201,22 @@ fn dropped(
     }
     reported.added = new.len();
     let mut levels: BTreeMap<NoderoleId, u32> = BTreeMap::new();
-    for bound in &new {
+    for bound in new {
         let above = bound.parents.iter().filter_map(|edge| levels.get(&edge.parent)).max();
         levels.insert(bound.id, above.map_or(0, |level| level + 1));
-        let EffectCause::Required { by, implicit, .. } = &bound.why else { continue };
-        let why = format!("required by {by}{}", if *implicit { ", implicit" } else { "" });
-        let known =
-            reported.also_added.iter().position(|b| b.role == bound.noderole.role && b.why == why);
+        let EffectCause::Required { by, implicit, .. } = &bound.cause else { continue };
+        let reason = format!("required by {by}{}", if *implicit { ", implicit" } else { "" });
+        let known = reported
+            .also_added
+            .iter()
+            .position(|b| b.role == bound.noderole.role && b.reason == reason);
         let at = known.unwrap_or_else(|| {
             let role = bound.noderole.role.clone();
             reported.also_added.push(engine::plan::drop_preview::AddedRole {
                 role,
                 nodes: Vec::new(),
                 count: 0,
-                why,
+                reason,
             });
             reported.also_added.len() - 1
         });
@@ -1226,8 +1229,6 @@ fn dropped(
         new.iter().filter(|b| b.noderole.role == *role).filter_map(|b| levels.get(&b.id)).max();
     reported.wave = own.zip(levels.values().max()).map(|(own, all)| (own + 1, all + 1));
     // From the node's place in the proposal, because the board shows it there.
-    let mut before = world.clone();
-    before.take(&world.resolve(edits));
     let at =
         |world: &World, node: NodeId| world.blueprint.nodes.get(&node).map(|n| n.doc.deployment);
     // The proposal itself may have created the deployment of a node.
@@ -1264,13 +1265,13 @@ proptest! {
         let next = u32::try_from(edits.len()).unwrap() + 1;
         let preview = preview_drop(&skeleton, &world.catalog, &numbered(&edits), next, deployment(d), &nodes);
         let browser = world.browser(&edits);
-        let there = preview_drop(&browser.skeleton, &browser.catalog, &numbered(&edits), next, deployment(d), &nodes);
-        prop_assert_eq!(&there, &preview);
+        let in_browser = preview_drop(&browser.skeleton, &browser.catalog, &numbered(&edits), next, deployment(d), &nodes);
+        prop_assert_eq!(&in_browser, &preview);
 
         let mut after = world.clone();
         after.take(&world.resolve(&edits));
-        let here = after.blueprint.deployments.get(&deployment(d));
-        let roles: Vec<RoleName> = here.map(|found| found.doc.roles.keys().cloned().collect()).unwrap_or_default();
+        let found_deployment = after.blueprint.deployments.get(&deployment(d));
+        let roles: Vec<RoleName> = found_deployment.map(|found| found.doc.roles.keys().cloned().collect()).unwrap_or_default();
         prop_assert_eq!(preview.roles.iter().map(|role| role.role.clone()).collect::<Vec<_>>(), roles);
         for reported in preview.roles {
             let is = dropped(&world, &edits, d, &reported.role, &nodes);
@@ -1316,8 +1317,8 @@ fn restore_is_complete_or_reports_differences() {
         back.take(&effects);
         back.check()?;
         let back = back.state(d).unwrap();
-        let wanted: BTreeSet<&Goal> = missing.iter().map(|m| &m.goal).collect();
-        let named = |of: Goal| wanted.contains(&of);
+        let required: BTreeSet<&Goal> = missing.iter().map(|m| &m.goal).collect();
+        let named = |of: Goal| required.contains(&of);
         for (at, noderole) in &was.noderoles {
             let same = back.noderoles.get(at) == Some(noderole);
             prop_assert_eq!(same, !named(Goal::Noderole(at.0, at.1.clone())), "{:?}", at);
@@ -1372,7 +1373,7 @@ fn restore_is_complete_or_reports_differences() {
     done.unwrap();
     let (whole, busy) = (whole.get(), busy.get());
     println!("WHOLE {whole} of {busy}");
-    assert!(busy >= 60 && whole * 2 >= busy, "{whole} of {busy} came back whole");
+    assert!(busy >= 60 && whole * 2 >= busy, "{whole} of {busy} restores were complete");
 }
 
 /// Roles of a second barclamp.
@@ -1560,5 +1561,5 @@ fn commit_outside_of_reads_leaves_plan_identical() {
     done.unwrap();
     let (survived, void) = (survived.get(), void.get());
     println!("SURVIVED {survived}, VOID {void}");
-    assert!(survived >= 50 && void >= 50, "{survived} survived, {void} void");
+    assert!(survived >= 50 && void >= 50, "{survived} plans survived and {void} were void");
 }

@@ -1,6 +1,6 @@
 //! Restores a deployment with many nodes, with a limit on the number of edits and no side effects.
 
-#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -112,7 +112,7 @@ fn taken(blueprint: &Blueprint, catalog: &Catalog, edits: &[Edit]) -> Blueprint 
 
 fn restored(now: &Blueprint, then: &Blueprint, catalog: &Catalog) -> Restore {
     let skeleton = Skeleton::of(now, [], catalog).unwrap();
-    let now = RestoreInput { blueprint: now, skeleton: &skeleton, catalog, bare: &|_| None };
+    let now = RestoreInput { blueprint: now, skeleton: &skeleton, catalog, records: &|_| None };
     restore(now, then, WEB).unwrap()
 }
 
@@ -135,7 +135,7 @@ fn restore_needs_few_edits_for_many_noderoles() {
         edits.iter().filter(|edit| matches!(edit, Edit::AddRole(edit::AddRole { .. }))).count();
     assert_eq!((roles, edits.len()), (ROLES, ROLES + 1 + lists), "{edits:?}");
     let back = taken(&empty, &catalog, &edits);
-    assert_eq!(back.root(), full.root(), "the same documents, to the byte");
+    assert_eq!(back.root(), full.root(), "the documents must be identical");
 
     let Restore { edits, missing } = restored(&full, &empty, &catalog);
     assert_eq!(missing, vec![]);
@@ -169,10 +169,10 @@ fn list_edit_is_atomic_and_equals_singles() {
     assert_eq!(
         (refused, bound),
         (vec!["already_bound".to_owned()], 4),
-        "of the list nothing stays"
+        "a rejected list must leave no bindings"
     );
     let (refused, bound) = codes(&[single(2), bind(&[1, 2, 3])]);
-    assert_eq!((refused.len(), bound), (0, 10), "a noderole that exists is no obstacle");
+    assert_eq!((refused.len(), bound), (0, 10), "an existing noderole does not fail the list");
     let long: Vec<u128> = (0..u128::try_from(MAX_LISTED).unwrap() + 1).collect();
     assert_eq!(codes(&[bind(&[])]).0, ["no_nodes"]);
     assert_eq!(codes(&[bind(&long)]).0, ["long_list"]);
@@ -185,7 +185,7 @@ fn list_edit_is_atomic_and_equals_singles() {
     };
     assert_eq!(codes(&[bind(&[1, 2]), unbind(&[2, 3])]).0, ["unknown_noderole"]);
     let (refused, bound) = codes(&[bind(&[1, 2]), unbind(&[1, 2])]);
-    assert_eq!((refused.len(), bound), (0, 5), "what came along stays");
+    assert_eq!((refused.len(), bound), (0, 5), "roles that were bound with it remain");
     assert_eq!(bind(&[1, 2, 3]).singles(), 3);
     assert_eq!(single(1).singles(), 1);
 }
@@ -212,7 +212,27 @@ fn restore_removes_own_pins() {
     let Restore { edits, missing } = restored(&now, &empty, &catalog);
     assert_eq!(missing, vec![]);
     assert_eq!(edits, [inherit("b"), inherit("other")]);
-    assert_eq!(taken(&now, &catalog, &edits).root(), empty.root(), "no version of its own is left");
+    assert_eq!(
+        taken(&now, &catalog, &edits).root(),
+        empty.root(),
+        "the deployment has no version of its own left"
+    );
+}
+
+#[test]
+fn restore_pins_what_was_pinned() {
+    let (catalog, empty) = world();
+    let barclamp = BarclampName::parse("b").unwrap();
+    let inherited = empty.deployments[&SYSTEM].doc.barclamps[&barclamp];
+    let pin = [using(WEB, "b", inherited)];
+    let pinned = taken(&empty, &catalog, &pin);
+    for (now, then, edits) in
+        [(&pinned, &empty, vec![inherit("b")]), (&empty, &pinned, pin.to_vec())]
+    {
+        let restore = restored(now, then, &catalog);
+        assert_eq!((&restore.edits, restore.missing), (&edits, vec![]));
+        assert_eq!(taken(now, &catalog, &edits).root(), then.root());
+    }
 }
 
 /// A barclamp version whose roles require the named ones.
@@ -251,7 +271,7 @@ fn inherit(label: &str) -> Edit {
 }
 
 fn reasons(restore: &Restore) -> Vec<(&str, &str)> {
-    restore.missing.iter().map(|missing| (missing.what.as_str(), missing.reason.as_str())).collect()
+    restore.missing.iter().map(|missing| (missing.name.as_str(), missing.reason.as_str())).collect()
 }
 
 #[test]
@@ -267,11 +287,11 @@ fn dependents_of_refused_version_report_reason() {
     assert_eq!(restore.edits, []);
     let twice = "Barclamps old and new both have a role x, and deployment web would see both";
     let found: Vec<(&str, &str)> = reasons(&restore);
-    let reported = |what: &str| found.iter().find(|(found, _)| *found == what).unwrap().1;
+    let reported = |name: &str| found.iter().find(|(found, _)| *found == name).unwrap().1;
     assert!(reported("version of barclamp old").starts_with(twice), "{found:?}");
     assert!(
         reported("low on n0001").starts_with(twice),
-        "it comes along with what is bound: {found:?}"
+        "the report says that it is bound with another role: {found:?}"
     );
     let unknown = "No barclamp that deployment web uses has a role \"top\"";
     assert_eq!((reported("role top"), reported("top on n0001")), (unknown, unknown));
@@ -298,7 +318,7 @@ fn refused_inherited_version_reports_reason() {
     let restore = restored(&now, &then, &catalog);
     assert_eq!(restore.edits, []);
     let found = reasons(&restore);
-    let version = found.iter().find(|(what, _)| *what == "version of barclamp tool").unwrap();
+    let version = found.iter().find(|(name, _)| *name == "version of barclamp tool").unwrap();
     assert!(version.1.starts_with("Barclamps tool and new both have a role x"), "{found:?}");
 }
 

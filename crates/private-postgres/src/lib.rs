@@ -18,8 +18,8 @@
 //!   [`PrivatePostgres`]. The kernel releases the lock when the process ends for any reason. A
 //!   second start fails.
 //! - The process with the lock owns every postmaster on that data folder. It first stops one that a
-//!   killed process left and that has not stopped yet, because its sessions may have locks and its configuration may be
-//!   outdated. Then it starts a new one.
+//!   killed process left and that has not stopped yet, because its sessions may have locks and its
+//!   configuration may be outdated. Then it starts a new one.
 //! - A data folder is complete or absent: `initdb` works in a temporary folder, which is then
 //!   renamed.
 //! - Every start overwrites the configuration files. Users' own settings are in `local.conf` in the

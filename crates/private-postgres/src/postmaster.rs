@@ -6,9 +6,10 @@
 //!
 //! The server has a watcher: a shell that reads from a pipe whose other end only this process has.
 //! When this process ends for any reason, the read returns. The shell then stops the server, and
-//! removes the folder of a throwaway server. Destructors can't do this, because they don't run after
-//! SIGKILL. Other processes may still use a durable server, such as a worker that stops too. So the
-//! watcher first waits for their sessions to end (smart shutdown), then ends them (fast shutdown).
+//! removes the folder of a throwaway server. Destructors can't do this, because they don't run
+//! after SIGKILL. Other processes may still use a durable server, such as a worker that stops too.
+//! So the watcher first waits for their sessions to end (smart shutdown), then ends them (fast
+//! shutdown).
 
 use std::fs::File;
 use std::os::unix::process::CommandExt as _;
@@ -27,8 +28,8 @@ use crate::{Durability, Error, Settings};
 /// Timeout of the fast shutdown. After that, the immediate one follows.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// $1 process id, $2 folder, $3 socket folder. The waits are limited, because a server may remain as
-/// a zombie. A server that has taken over the folder has another process id in its file.
+/// $1 process id, $2 folder, $3 socket folder. The waits are limited, because a server may remain
+/// as a zombie. A server that has taken over the folder has another process id in its file.
 const THROWAWAY_SCRIPT: &str = r#"
 read -r _
 kill -QUIT "$1" 2>/dev/null

@@ -82,9 +82,9 @@ pub fn grant_connect_sql(database: &str, program_roles: [&str; 3]) -> [String; 2
     ]
 }
 
-/// SQL that keeps functions from roles that don't need them. PostgreSQL lets every role take advisory
-/// locks and write large objects, so the read-only role of monitoring could stop claims and commits,
-/// or fill the disk. A superuser runs it in the database of Gantry.
+/// SQL that keeps functions from roles that don't need them. PostgreSQL lets every role take
+/// advisory locks and write large objects, so the read-only role of monitoring could stop claims
+/// and commits, or fill the disk. A superuser runs it in the database of Gantry.
 pub fn restrict_functions_sql(program_roles: [&str; 3]) -> String {
     let [server, worker, _] = program_roles.map(identifier);
     format!(
@@ -112,7 +112,8 @@ pub fn setup_sql(program_roles: [&str; 3]) -> String {
     let [revoke, connect] = grant_connect_sql(DATABASE, program_roles);
     format!(
         "{}\
-         ALTER ROLE {OWNER_ROLE} PASSWORD 'choose one';   -- GANTRY_OWNER_URL: gantry migrate, gantry admin\n\
+         ALTER ROLE {OWNER_ROLE} PASSWORD 'choose one';   -- GANTRY_OWNER_URL: gantry migrate, \
+         gantry admin\n\
          ALTER ROLE {server} PASSWORD 'choose another';   -- DATABASE_URL of gantry server\n\
          ALTER ROLE {worker} PASSWORD 'choose a third';   -- DATABASE_URL of gantry worker\n\
          ALTER ROLE {metrics} PASSWORD 'choose a fourth'; -- monitoring, read-only\n\

@@ -97,7 +97,7 @@ async fn data_and_roles_survive_a_stop() {
     }
     let pid = postmaster_pid(&home);
     drop(again);
-    assert!(!runs(pid), "dropping stops it too");
+    assert!(!runs(pid), "dropping the cluster must stop it");
 }
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn second_start_on_a_folder_fails() {
     assert!(matches!(second, Err(Error::InUse { .. })), "{second:?}");
     assert!(first.is_running());
     first.stop().await.unwrap();
-    assert!(!home.exists(), "a throwaway folder goes with its cluster");
+    assert!(!home.exists(), "a temporary folder must be removed with its cluster");
 }
 
 #[tokio::test]
@@ -143,7 +143,7 @@ async fn dead_postmaster_is_restarted() {
     execute(&cluster.owner_url(DATABASE), "CREATE TABLE kept AS SELECT 7 AS n").await.unwrap();
     assert!(!cluster.ensure_running().await.unwrap());
     sigkill(postmaster_pid(&home));
-    eventually("the death is seen", || !cluster.is_running());
+    eventually("the end of the process is detected", || !cluster.is_running());
     assert!(cluster.ensure_running().await.unwrap());
     assert_eq!(scalar::<i32>(&cluster.owner_url(DATABASE), "SELECT n FROM kept").await, 7);
     cluster.stop().await.unwrap();
@@ -199,7 +199,7 @@ async fn stale_pid_file_is_ignored() {
     fs::write(data.join("postmaster.pid"), format!("{}\n{}\n1\n", stranger.id(), data.display()))
         .unwrap();
     let cluster = PrivatePostgres::start(Settings::durable(&home)).await.unwrap();
-    assert!(stranger.try_wait().unwrap().is_none(), "the stranger was not touched");
+    assert!(stranger.try_wait().unwrap().is_none(), "a process of another program was ended");
     stranger.kill().unwrap();
     stranger.wait().unwrap();
     cluster.stop().await.unwrap();
@@ -217,8 +217,8 @@ async fn failed_start_shows_the_log() {
 
 /// A helper process of other tests: runs a cluster until it is killed.
 #[tokio::test]
-#[ignore = "run by other tests as a process of its own"]
-async fn hold() {
+#[ignore = "not a test: runs as a separate process for other tests"]
+async fn holder_process() {
     let Some(home) = std::env::var_os(FOLDER) else {
         return;
     };
@@ -235,14 +235,14 @@ async fn hold() {
 
 fn start_holder(home: &Path) -> Child {
     let mut holder = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "hold", "--ignored", "--nocapture", "--test-threads=1"])
+        .args(["--exact", "holder_process", "--ignored", "--nocapture", "--test-threads=1"])
         .env(FOLDER, home)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let lines = BufReader::new(holder.stdout.take().unwrap()).lines();
     let is_ready = lines.map_while(Result::ok).any(|line| line == "holding");
-    assert!(is_ready, "the holder ended early");
+    assert!(is_ready, "the process that holds the folder ended early");
     holder
 }
 
@@ -311,7 +311,7 @@ async fn inaccessible_folder_is_named_to_root() {
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
     let refused = PrivatePostgres::start(Settings::durable(closed.join("db"))).await.unwrap_err();
     assert!(matches!(refused, Error::Inaccessible { .. }), "{refused:?}");
-    assert!(!closed.join("db").exists(), "nothing half-done");
+    assert!(!closed.join("db").exists(), "a failed start must leave no folder");
 }
 
 /// Root, then a regular user, then root again, all on the regular user's folder.
@@ -338,17 +338,20 @@ async fn regular_user_needs_no_root() {
             .status()
             .unwrap()
     };
-    assert!(run("as_this_user").success());
+    assert!(run("regular_user_process").success());
     let as_root = PrivatePostgres::start(Settings::durable(theirs.join("db"))).await.unwrap();
     assert_eq!(scalar::<i32>(&as_root.owner_url(DATABASE), "SELECT n FROM kept").await, 7);
     as_root.stop().await.unwrap();
-    assert!(run("as_this_user").success(), "root left nothing that its owner can't use");
+    assert!(
+        run("regular_user_process").success(),
+        "root must leave no files that the user cannot use"
+    );
 }
 
 /// A helper process of other tests: starts and stops a cluster as the current user.
 #[tokio::test]
-#[ignore = "run by other tests as another user"]
-async fn as_this_user() {
+#[ignore = "not a test: runs as another user for other tests"]
+async fn regular_user_process() {
     let Some(home) = std::env::var_os(FOLDER) else {
         return;
     };

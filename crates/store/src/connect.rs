@@ -59,10 +59,10 @@ pub enum StoreError {
     #[error("the database query failed: {0}")]
     Orm(DbErr),
     /// A row has a value that no statement of Gantry writes.
-    #[error("the row {what} is invalid: {reason}. Restore it from a backup, or report the problem")]
+    #[error("the row {row} is invalid: {reason}. Restore it from a backup, or report the problem")]
     Corrupt {
         /// Table and key.
-        what: String,
+        row: String,
         reason: String,
     },
 }
@@ -82,9 +82,9 @@ impl From<DbErr> for StoreError {
 }
 
 impl StoreError {
-    pub fn corrupt(what: impl Into<String>, reason: impl ToString) -> Self {
+    pub fn corrupt(row: impl Into<String>, reason: impl ToString) -> Self {
         let reason = reason.to_string().trim_end_matches('.').to_owned();
-        Self::Corrupt { what: what.into(), reason }
+        Self::Corrupt { row: row.into(), reason }
     }
 
     /// Whether a retry may help. It does not for rows that cannot be read, and for violations of

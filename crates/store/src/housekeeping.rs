@@ -90,13 +90,13 @@ mod tests {
         ] {
             sqlx::query(sql).execute(database.owner()).await.expect(sql);
         }
-        assert_eq!(delete_old_workers(database.worker()).await.expect("a round"), 1);
+        assert_eq!(delete_old_workers(database.worker()).await.expect("deleted workers"), 1);
         let left: Vec<String> = sqlx::query_scalar("SELECT name FROM worker ORDER BY name")
             .fetch_all(database.worker())
             .await
-            .expect("names");
+            .expect("the samples");
         assert_eq!(left, ["away", "here", "named"]);
-        assert_eq!(delete_old_workers(database.worker()).await.expect("a round"), 0);
+        assert_eq!(delete_old_workers(database.worker()).await.expect("deleted workers"), 0);
     }
 
     #[tokio::test]
@@ -104,7 +104,7 @@ mod tests {
         let database = TestDatabase::new().await;
         let rows = "INSERT INTO audit (action) SELECT 'test' FROM generate_series(1, 2500)";
         sqlx::query(rows).execute(database.app()).await.expect("rows");
-        assert_eq!(seal(database.app()).await.expect("a round"), 2500);
+        assert_eq!(seal(database.app()).await.expect("sealed entries"), 2500);
         let left: i64 = sqlx::query_scalar("SELECT count(*) FROM audit_unsealed")
             .fetch_one(database.app())
             .await

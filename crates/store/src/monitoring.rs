@@ -19,7 +19,7 @@ pub struct EndedRun {
     pub cursor: EndCursor,
     pub outcome: String,
     /// Seconds from start to end. `None` if it never started.
-    pub ran: Option<f64>,
+    pub run_seconds: Option<f64>,
     /// Seconds in the queue before it started.
     pub queued: Option<f64>,
 }
@@ -42,14 +42,14 @@ pub async fn end_of_runs(connection: &mut PgConnection) -> Result<EndCursor, Sto
     Ok(sqlx::query_as(sql).fetch_one(connection).await?)
 }
 
-/// The next runs after a cursor, at most 10,000. A run becomes visible when its transaction commits,
-/// which is later than its end. So runs of the last ten seconds follow later.
+/// The next runs after a cursor, at most 10,000. A run becomes visible when its transaction
+/// commits, which is later than its end. So runs of the last ten seconds follow later.
 pub async fn ended_runs(
     connection: &mut PgConnection,
     after: EndCursor,
 ) -> Result<Vec<EndedRun>, StoreError> {
     let rows = sqlx::query_as(
-        "SELECT id, ended_at, outcome, extract(epoch FROM ended_at - started_at)::float8 AS ran, \
+        "SELECT id, ended_at, outcome, extract(epoch FROM ended_at - started_at)::float8 AS run_seconds, \
          extract(epoch FROM started_at - queued_at)::float8 AS queued FROM run \
          WHERE ended_at IS NOT NULL AND (ended_at, id) > ($1, $2) \
          AND ended_at < now() - interval '10 seconds' ORDER BY ended_at, id LIMIT 10000",

@@ -94,8 +94,8 @@ mod tests {
         let own = BTreeSet::from([ip("192.0.2.1"), ip("2001:db8::1"), ip("192.0.2.2")]);
         report(server, &own).await.unwrap();
         report(server, &own).await.unwrap();
-        let asked = [ip("192.0.2.1"), ip("2001:db8::1"), ip("192.0.2.9")];
-        let found = servers_among(worker, &asked).await.unwrap();
+        let addresses = [ip("192.0.2.1"), ip("2001:db8::1"), ip("192.0.2.9")];
+        let found = servers_among(worker, &addresses).await.unwrap();
         assert_eq!(found, BTreeSet::from([ip("192.0.2.1"), ip("2001:db8::1")]));
 
         sqlx::query("UPDATE server_address SET seen_at = now() - interval '11 minutes'")
@@ -103,7 +103,7 @@ mod tests {
             .await
             .unwrap();
         report(server, &BTreeSet::from([ip("192.0.2.9"), ip("192.0.2.1")])).await.unwrap();
-        let found = servers_among(worker, &asked).await.unwrap();
+        let found = servers_among(worker, &addresses).await.unwrap();
         assert_eq!(found, BTreeSet::from([ip("192.0.2.1"), ip("192.0.2.9")]));
     }
 }

@@ -99,8 +99,10 @@ impl Testbed {
         let host_key = public_key(&key)?;
         let address = address(&self.folder, number);
         let config = format!(
-            "ListenAddress {address}:{PORT}\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nUsePAM no\nStrictModes no\n\
-             PermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nUseDNS no\n\
+            "ListenAddress {address}:{PORT}\nHostKey {}\nAuthorizedKeysFile {}\nPidFile \
+             none\nUsePAM no\nStrictModes no\n\
+             PermitRootLogin prohibit-password\nPasswordAuthentication \
+             no\nKbdInteractiveAuthentication no\nUseDNS no\n\
              MaxStartups 200\nLogLevel VERBOSE\n",
             key.display(),
             self.secrets.join(KEY).join("1.pub").display(),
@@ -128,7 +130,9 @@ impl Node {
     /// The connection that a worker uses.
     pub fn connection(&self) -> Value {
         json!({
-            "transport": "ssh", "root": self.root, "addresses": [self.address.to_string()], "port": PORT, "user": self.user,
+            "transport": "ssh", "root": self.root, "addresses": [
+                self.address.to_string()
+            ], "port": PORT, "user": self.user,
             "key": {"$secret": KEY, "version": 1}, "host_key": self.host_key,
         })
     }
@@ -161,7 +165,8 @@ impl Node {
             while self.is_server(pid) {
                 ensure!(
                     started.elapsed() < READY_TIMEOUT,
-                    "The old SSH server of {} (process {pid}) does not stop. Kill it, then try again.",
+                    "The old SSH server of {} (process {pid}) does not stop. Kill it, then try \
+                     again.",
                     self.name
                 );
                 std::thread::sleep(Duration::from_millis(5));
@@ -416,7 +421,7 @@ mod tests {
             .spawn()
             .unwrap();
         while !folder.join("ready").exists() {
-            assert_eq!(first.try_wait().unwrap(), None, "the process ended early");
+            assert_eq!(first.try_wait().unwrap(), None, "the process ended too early");
             std::thread::sleep(Duration::from_millis(20));
         }
         first.kill().unwrap();

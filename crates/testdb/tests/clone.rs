@@ -73,10 +73,10 @@ async fn shared_cluster_serves_other_processes() {
             .await
             .unwrap();
     let templates = databases.iter().filter(|name| name.starts_with("gantry_template_")).count();
-    assert_eq!(templates, 1, "made once: {databases:?}");
+    assert_eq!(templates, 1, "the template must be created once: {databases:?}");
     assert!(
         !databases.iter().any(|name| name.starts_with("test_")),
-        "nothing stays: {databases:?}"
+        "no test database must be left: {databases:?}"
     );
     admin.close().await.unwrap();
     shared.stop().await.unwrap();

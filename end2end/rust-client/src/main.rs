@@ -31,7 +31,7 @@ fn problem<T, E: Debug>(operation: &str, result: Result<T, ApiOpError<E>>) -> E 
     match result {
         Err(ApiOpError::Api(error)) => error.typed.expect("the problem has a declared type"),
         Err(error) => panic!("{operation}: {error:?}"),
-        Ok(_) => panic!("{operation} succeeded"),
+        Ok(_) => panic!("{operation} must fail"),
     }
 }
 

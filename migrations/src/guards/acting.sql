@@ -101,7 +101,7 @@ BEGIN
   END IF;
   RETURN acting_as_operator() AND EXISTS (
     SELECT FROM person p WHERE p.id = acting_person()
-      AND may_in(p, ARRAY['operator'], ARRAY[place]));
+      AND has_permission_in(p, ARRAY['operator'], ARRAY[place]));
 END $$;
 
 -- The deployment in which a person needs the operator permission to change a proposal.
@@ -145,7 +145,7 @@ BEGIN
     AND NOT EXISTS (SELECT FROM scoped_grant g WHERE g.person_id = who.id
       AND g.permission <> 'viewer'
       AND NOT (g.permission = 'operator' AND operates
-        AND may_in(service, ARRAY['operator'], ARRAY[g.deployment_id])));
+        AND has_permission_in(service, ARRAY['operator'], ARRAY[g.deployment_id])));
 END $$;
 
 -- Whether this is the owner's connection, or a function that runs as the owner.
@@ -370,8 +370,8 @@ CREATE CONSTRAINT TRIGGER guard_with_credential_change AFTER UPDATE OF state, ti
   WHEN ((NEW.state, NEW.title, NEW.version) IS DISTINCT FROM (OLD.state, OLD.title, OLD.version))
   EXECUTE FUNCTION guard_with_credential_proposal();
 
--- Hold, maintenance and priority need an operator of the deployment, a drain an operator everywhere.
--- Priority names no person.
+-- Hold, maintenance and priority need an operator of the deployment, a drain an operator
+-- everywhere. Priority names no person.
 CREATE OR REPLACE FUNCTION guard_with_credential_hold() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
@@ -471,7 +471,7 @@ BEGIN
   IF NEW.kind = 'node' AND NOT (acting_in_session() AND EXISTS (
        SELECT FROM person p JOIN node n ON n.id = NEW.node_id
        WHERE p.id = NEW.created_by
-         AND may_in(p, ARRAY['operator', 'admin'], ARRAY[n.deployment_id]))) THEN
+         AND has_permission_in(p, ARRAY['operator', 'admin'], ARRAY[n.deployment_id]))) THEN
     RAISE EXCEPTION
       'Cannot create a token for node %: this requires a session of an admin or an operator of '
       'its deployment',

@@ -199,7 +199,7 @@ CREATE TRIGGER guard_audit AFTER UPDATE OF epoch ON head FOR EACH ROW
 CREATE OR REPLACE FUNCTION guard_audit_review() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
-  INSERT INTO signature_demand (review_id) SELECT NEW.id WHERE asks_signature(NEW.id);
+  INSERT INTO signature_demand (review_id) SELECT NEW.id WHERE requires_signature(NEW.id);
   INSERT INTO audit (actor, action, subject, detail, source)
   VALUES (coalesce(acting_holder(), CASE WHEN is_owner_session() THEN NEW.created_by END),
     'review.insert', NEW.id::text, audit_review(NEW), 'database');

@@ -49,7 +49,7 @@ SET enable_seqscan = off SET jit = off AS $$
       (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = d.old_hash) AS was,
       (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = d.new_hash) AS is_now
     FROM review_document d WHERE d.review_id = review),
-  carried AS MATERIALIZED (
+  noderole_docs AS MATERIALIZED (
     SELECT n.value AS noderole FROM doc CROSS JOIN LATERAL (
       SELECT value FROM jsonb_each(coalesce(doc.was -> 'noderoles', '{}'))
       UNION
@@ -69,7 +69,7 @@ SET enable_seqscan = off SET jit = off AS $$
     WHERE r.disposition = 'in_service'),
   above AS (
     SELECT (e.value ->> 'parent')::uuid AS id
-    FROM carried c CROSS JOIN LATERAL jsonb_array_elements(c.noderole -> 'parents') e
+    FROM noderole_docs c CROSS JOIN LATERAL jsonb_array_elements(c.noderole -> 'parents') e
     UNION
     SELECT id FROM bound
     UNION
@@ -80,7 +80,7 @@ SET enable_seqscan = off SET jit = off AS $$
       (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = h.hash) AS role
     FROM (
       SELECT x.hash, bool_or(x.is_own) AS is_own FROM (
-        SELECT decode(c.noderole ->> 'role', 'hex') AS hash, true AS is_own FROM carried c
+        SELECT decode(c.noderole ->> 'role', 'hex') AS hash, true AS is_own FROM noderole_docs c
         UNION SELECT decode(t.was, 'hex'), true FROM changed_roles t WHERE t.was IS NOT NULL
         UNION SELECT decode(t.is_now, 'hex'), true FROM changed_roles t WHERE t.is_now IS NOT NULL
         UNION SELECT b.role_hash, true FROM bound b
@@ -212,8 +212,9 @@ $$;
 -- Whether a deployment has changed since this blueprint in a way that voids the review. Once true,
 -- it stays true, because commits only accumulate.
 --
--- Lists and sweeps ask this for all open reviews, so its cost is limited. Every commit voids a review
--- of more than 200 documents, or one that is older than 200 changed documents of an ancestor.
+-- Lists and sweeps ask this for all open reviews, so its cost is limited. Every commit voids a
+-- review of more than 200 documents, or one that is older than 200 changed documents of an
+-- ancestor.
 CREATE OR REPLACE FUNCTION base_moved(review bigint, deployment uuid, since bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$

@@ -37,9 +37,9 @@ LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   recorded boolean := NEW.checked_at IS DISTINCT FROM OLD.checked_at;
   before int := CASE WHEN NEW.generation = OLD.generation THEN OLD.failures ELSE 0 END;
-  why text;
+  problem text;
 BEGIN
-  why := CASE
+  problem := CASE
     WHEN NEW.due_at <> OLD.due_at AND NEW.due_at NOT BETWEEN now() AND now() + interval '25 hours'
       THEN 'is due in the past or too late'
     WHEN NEW.worker_id IS NOT NULL
@@ -48,9 +48,9 @@ BEGIN
         WHEN OLD.due_at > now() THEN 'is leased before it is due'
         WHEN NOT EXISTS (SELECT FROM worker w WHERE w.id = NEW.worker_id AND w.phase = 'confirmed'
           AND w.lease_until > now()) THEN 'is leased by a worker that is not confirmed' END
-    WHEN NOT recorded AND (NEW.state, NEW.failures, NEW.reran, NEW.detail, NEW.duration_ms,
+    WHEN NOT recorded AND (NEW.state, NEW.failures, NEW.caused_rerun, NEW.detail, NEW.duration_ms,
         NEW.generation, NEW.changed_at, NEW.passes_until)
-      IS DISTINCT FROM (OLD.state, OLD.failures, OLD.reran, OLD.detail, OLD.duration_ms,
+      IS DISTINCT FROM (OLD.state, OLD.failures, OLD.caused_rerun, OLD.detail, OLD.duration_ms,
         OLD.generation, OLD.changed_at, OLD.passes_until) THEN 'has a result without a check'
     WHEN recorded THEN CASE
         WHEN OLD.worker_id IS NULL OR OLD.due_at < now() THEN 'has a result without a lease'
@@ -66,8 +66,8 @@ BEGIN
             AND s.check_s IS NOT NULL)
           THEN 'has a result for another state of its step' END
   END;
-  IF why IS NOT NULL AND NOT owns_tables() THEN
-    RAISE EXCEPTION 'The check of step % %', NEW.step_id, why
+  IF problem IS NOT NULL AND NOT owns_tables() THEN
+    RAISE EXCEPTION 'The check of step % %', NEW.step_id, problem
       USING ERRCODE = 'GY047', HINT = 'A worker leases a check that is due, then records its result.';
   END IF;
   RETURN NULL;

@@ -130,7 +130,7 @@ $$;
 -- Whether the approvals of a review must be signed: if a rule matches its risks and a deployment
 -- that it touches, or an ancestor. A policy change must be signed if any rule exists. Otherwise an
 -- unsigned change could drop the rule.
-CREATE OR REPLACE FUNCTION asks_signature(review bigint) RETURNS boolean
+CREATE OR REPLACE FUNCTION requires_signature(review bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   s review;
@@ -138,7 +138,7 @@ BEGIN
   IF NOT EXISTS (SELECT FROM signed_rules(review)) THEN
     RETURN false;
   END IF;
-  SELECT * INTO s FROM review x WHERE x.id = asks_signature.review;
+  SELECT * INTO s FROM review x WHERE x.id = requires_signature.review;
   RETURN s.new_policy_hash IS NOT NULL OR EXISTS (
     WITH RECURSIVE above AS (
       SELECT unnest(touched_by(s.id)) AS id

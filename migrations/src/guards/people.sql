@@ -26,8 +26,8 @@ END $$;
 CREATE TRIGGER guard_cooling BEFORE INSERT ON policy FOR EACH ROW EXECUTE FUNCTION guard_cooling();
 
 -- A person, and the people from whom their access came, at a point in time. A change counts during
--- the cooling period, unless a second admin confirmed it. An account or grant from after `submitted`
--- always counts.
+-- the cooling period, unless a second admin confirmed it. An account or grant from after
+-- `submitted` always counts.
 CREATE OR REPLACE FUNCTION access_origins(who uuid, as_of timestamptz, cooling interval,
   submitted timestamptz) RETURNS SETOF uuid
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
@@ -125,13 +125,17 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
     WHERE c.kind = 'granted' AND c.by IS NOT NULL
 $$;
 
--- Records access of a person, with the same time for each giver. Only triggers call it.
-CREATE OR REPLACE FUNCTION record_access(who uuid, access text, granted text, place uuid)
-RETURNS void
+-- Records access of a person, with the same time for each giver. Returns that time. Only triggers
+-- call it.
+DROP FUNCTION IF EXISTS record_access(uuid, text, text, uuid);
+CREATE FUNCTION record_access(who uuid, access text, granted text, place uuid)
+RETURNS timestamptz
 LANGUAGE sql SET search_path = pg_catalog, public, pg_temp AS $$
-  INSERT INTO access_change (person_id, kind, permission, deployment_id, by, at)
-  SELECT who, access, granted, place, giver, now.at
-  FROM acting_givers() AS giver, (SELECT clock_timestamp() AS at OFFSET 0) AS now
+  WITH now AS MATERIALIZED (SELECT clock_timestamp() AS at),
+  given AS (
+    INSERT INTO access_change (person_id, kind, permission, deployment_id, by, at)
+    SELECT who, access, granted, place, giver, now.at FROM acting_givers() AS giver, now)
+  SELECT at FROM now
 $$;
 
 CREATE OR REPLACE FUNCTION guard_access_of_person() RETURNS trigger
@@ -161,12 +165,13 @@ END $$;
 CREATE TRIGGER guard_access AFTER INSERT ON scoped_grant
   FOR EACH ROW WHEN (NEW.permission = 'reviewer') EXECUTE FUNCTION guard_access_of_grant();
 
--- A link names the admin who created it. So does its session, until its person sets a password.
+-- A link names the admin who created it. So does its session, until its person sets a password. The
+-- link has the time of its access change, by which guard_link_session finds all of its givers.
 CREATE OR REPLACE FUNCTION guard_access_of_link() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   NEW.created_by := acting_person();
-  PERFORM record_access(NEW.person_id, 'link', NULL, NULL);
+  NEW.created_at := record_access(NEW.person_id, 'link', NULL, NULL);
   RETURN NEW;
 END $$;
 CREATE TRIGGER guard_access BEFORE INSERT ON token
@@ -193,17 +198,22 @@ BEGIN
       AND t.kind = 'sign_in' AND t.used_at = now()
                     AND t.created_by IS NOT NULL LIMIT 1);
   ELSIF OLD.link_by IS NOT NULL AND (NEW.link_by IS NULL OR NEW.token_hash <> OLD.token_hash) THEN
-    -- Setting a password replaces the session's token. The givers are those of the newest link.
+    -- Setting a password replaces the session's token. The givers are those of the link that the
+    -- transaction of the session used. No other link can have begun it. The server's role can delete
+    -- used links, so without the link, the givers of all links count.
     NEW.link_by := NULL;
     INSERT INTO access_change (person_id, kind, by, at)
-    SELECT NEW.person_id, 'reset', giver, now.at
+    WITH used AS (
+      SELECT c.at FROM token t
+      JOIN access_change c ON c.person_id = t.person_id AND c.kind = 'link' AND c.at = t.created_at
+      WHERE t.person_id = NEW.person_id AND t.kind = 'sign_in' AND t.used_at = OLD.created_at)
+    SELECT NEW.person_id, 'reset', givers.giver, now.at
     FROM (
       SELECT OLD.link_by AS giver
       UNION
-      SELECT c.by FROM access_change c WHERE c.person_id = NEW.person_id AND c.kind = 'link'
-        AND c.by IS NOT NULL
-        AND c.at = (SELECT max(l.at) FROM access_change l
-          WHERE l.person_id = NEW.person_id AND l.kind = 'link' AND l.by = OLD.link_by)) AS givers,
+      SELECT c.by FROM access_change c
+      WHERE c.person_id = NEW.person_id AND c.kind = 'link' AND c.by IS NOT NULL
+        AND (c.at IN (TABLE used) OR NOT EXISTS (TABLE used))) AS givers,
       (SELECT clock_timestamp() AS at OFFSET 0) AS now;
   ELSIF NEW.link_by IS DISTINCT FROM OLD.link_by THEN
     RAISE EXCEPTION 'The admin whose link began a session cannot be changed'
@@ -266,3 +276,14 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_void_verdicts BEFORE UPDATE OF disabled ON person
   FOR EACH ROW WHEN (NEW.disabled AND NOT OLD.disabled) EXECUTE FUNCTION guard_void_verdicts();
+
+CREATE OR REPLACE FUNCTION guard_token() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF (OLD.used_at IS NOT NULL AND NEW.used_at IS DISTINCT FROM OLD.used_at)
+     OR (OLD.revoked_at IS NOT NULL AND NEW.revoked_at IS NULL) THEN
+    RAISE EXCEPTION 'This token was already used or revoked' USING ERRCODE = 'GY016',
+      HINT = 'Create another one.';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_token BEFORE UPDATE ON token FOR EACH ROW EXECUTE FUNCTION guard_token();

@@ -32,6 +32,45 @@ BEGIN
   RETURN false;
 END $$;
 
+-- The deployments on hold that a review moves a deployment out of: the name of the moved deployment,
+-- that of the deployment on hold, and the person who put it on hold. Such a move would end the hold
+-- for the moved part, without an operator of the deployment on hold. A hold of the moved deployment
+-- itself moves with it. The rows must be those from before the commit, because a commit that removes
+-- a deployment also ends its hold.
+CREATE OR REPLACE FUNCTION left_holds(review bigint)
+RETURNS TABLE (name text, on_hold text, held_by text)
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET jit = off AS $$
+  WITH RECURSIVE placed AS MATERIALIZED (
+    SELECT x.id, (SELECT convert_from(o.body, 'UTF8')::jsonb ->> 'parent' FROM object o
+      WHERE o.hash = x.new_hash)::uuid AS parent
+    FROM review_document x
+    WHERE x.review_id = review AND x.kind = 'deployment' AND x.new_hash IS NOT NULL),
+  moved AS MATERIALIZED (
+    SELECT d.id, d.name, d.parent AS was, p.parent AS is_now FROM placed p
+    JOIN deployment d ON d.id = p.id WHERE d.parent <> p.parent),
+  was_above AS (
+    SELECT m.id, m.was AS above FROM moved m
+    UNION
+    SELECT w.id, d.parent FROM was_above w JOIN deployment d ON d.id = w.above
+    WHERE d.parent IS NOT NULL),
+  is_above AS (
+    SELECT m.id, m.is_now AS above FROM moved m
+    UNION
+    SELECT n.id, u.parent FROM is_above n CROSS JOIN LATERAL (
+      SELECT p.parent FROM placed p WHERE p.id = n.above
+      UNION ALL
+      SELECT d.parent FROM deployment d
+      WHERE d.id = n.above AND NOT EXISTS (SELECT FROM placed p WHERE p.id = d.id)) u
+    WHERE u.parent IS NOT NULL)
+  SELECT m.name, h.name, who.name FROM was_above w
+  JOIN moved m ON m.id = w.id
+  JOIN deployment h ON h.id = w.above AND h.on_hold_by IS NOT NULL
+  JOIN person who ON who.id = h.on_hold_by
+  WHERE NOT EXISTS (SELECT FROM is_above n WHERE n.id = w.id AND n.above = h.id)
+  ORDER BY m.name, h.name
+$$;
+
 -- One check per statement, over all rows that it changed. A run that this transaction ended is
 -- found by ended_xid and by its time: a cluster restored from a dump restarts its transaction ids.
 CREATE OR REPLACE FUNCTION guard_step_progress() RETURNS trigger
@@ -42,7 +81,7 @@ DECLARE
   epoch_now bigint := (SELECT h.epoch FROM head h);
   this xid8 := pg_current_xact_id();
 BEGIN
-  SELECT x.id, x.was, x.now_is, x.what, x.code INTO bad FROM (
+  SELECT x.id, x.was, x.now_is, x.problem, x.code INTO bad FROM (
     SELECT n.id, o.state AS was, n.state AS now_is, CASE
         -- Output and results
         WHEN (n.output, n.output_run, n.results) IS DISTINCT FROM (o.output, o.output_run, o.results)
@@ -132,15 +171,15 @@ BEGIN
               THEN 'is destructive and in ERROR, but would run again without a retry'
             WHEN NOT acting_operates((SELECT l.deployment_id FROM concurrency_group l WHERE l.id = n.concurrency_group_id))
               THEN 'is destructive and in ERROR, but no operator of its deployment retries it' END
-      END AS what,
+      END AS problem,
       CASE WHEN (n.output, n.output_run, n.results) IS DISTINCT FROM (o.output, o.output_run, o.results)
         THEN 'GY050' ELSE 'GY047' END AS code
     FROM is_now n JOIN was o ON o.id = n.id
     WHERE n.state <> o.state OR n.applied_generation <> o.applied_generation
       OR (n.output, n.output_run, n.results) IS DISTINCT FROM (o.output, o.output_run, o.results)) x
-  WHERE x.what IS NOT NULL LIMIT 1;
+  WHERE x.problem IS NOT NULL LIMIT 1;
   IF bad.id IS NOT NULL AND NOT owns_tables() THEN
-    RAISE EXCEPTION 'Step % (% to %) %', bad.id, bad.was, bad.now_is, bad.what
+    RAISE EXCEPTION 'Step % (% to %) %', bad.id, bad.was, bad.now_is, bad.problem
       USING ERRCODE = bad.code,
         HINT =
           'A step changes state only with its run or with a cause. Retry it, or propose a re-run.';
@@ -196,8 +235,8 @@ BEGIN
     RETURN NULL;
   END IF;
   IF NEW.superseded THEN
-    IF NEW.error = 'canceled by the commit of blueprint ' || (committed_here()).number
-       AND (SELECT s.generation FROM step s WHERE s.id = NEW.step_id) = (committed_here()).number
+    IF NEW.error = 'canceled by the commit of blueprint ' || (current_commit()).number
+       AND (SELECT s.generation FROM step s WHERE s.id = NEW.step_id) = (current_commit()).number
          THEN
       RETURN NULL;
     END IF;
@@ -263,7 +302,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE bad record;
 BEGIN
-  SELECT x.step_id, x.what INTO bad FROM (
+  SELECT x.step_id, x.problem INTO bad FROM (
     SELECT r.step_id, CASE
         WHEN r.state <> 'queued' OR r.worker_id IS NOT NULL OR r.started_at IS NOT NULL
           OR r.cancel_requested OR r.superseded
@@ -299,7 +338,7 @@ BEGIN
         WHEN a.other_action THEN 'another action of its noderole is running'
         WHEN s.action <> 'run' AND EXISTS (SELECT FROM noderole b WHERE b.id = s.noderole_id
           AND b.disposition = 'in_service') THEN 'its noderole is bound'
-      END AS what
+      END AS problem
     FROM added r JOIN step s ON s.id = r.step_id JOIN step_admission(0) a ON a.step_id = r.step_id
       JOIN node n ON n.id = s.node_id
     JOIN concurrency_group l ON l.id = s.concurrency_group_id CROSS JOIN head h
@@ -307,9 +346,9 @@ BEGIN
       GROUP BY o.concurrency_group_id) u ON u.concurrency_group_id = l.id
     JOIN (SELECT c.concurrency_group_id, count(*) AS started FROM added c
       GROUP BY c.concurrency_group_id) q ON q.concurrency_group_id = r.concurrency_group_id) x
-  WHERE x.what IS NOT NULL LIMIT 1;
+  WHERE x.problem IS NOT NULL LIMIT 1;
   IF bad.step_id IS NOT NULL AND NOT owns_tables() THEN
-    RAISE EXCEPTION 'No run of step % may start: %', bad.step_id, bad.what
+    RAISE EXCEPTION 'No run of step % may start: %', bad.step_id, bad.problem
       USING ERRCODE = 'GY048', HINT = 'A worker starts the run as soon as it is due.';
   END IF;
   RETURN NULL;
@@ -327,7 +366,7 @@ $$;
 -- A hold or a switch also blocks the lease of runs that were queued before it.
 CREATE OR REPLACE FUNCTION guard_run_state() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
-DECLARE why text;
+DECLARE problem text;
 BEGIN
   IF OLD.state = 'queued' AND NEW.state = 'running' THEN
     SELECT CASE
@@ -341,24 +380,24 @@ BEGIN
           THEN 'its worker is not confirmed'
         WHEN EXISTS (SELECT FROM worker w WHERE w.id = NEW.worker_id AND w.drain_since IS NOT NULL)
           THEN 'its worker is draining'
-      END INTO why
+      END INTO problem
     FROM step s JOIN concurrency_group l ON l.id = s.concurrency_group_id JOIN node n ON n.id = s.node_id CROSS JOIN head h
       WHERE s.id = NEW.step_id;
   ELSIF OLD.state = 'queued' AND NEW.state = 'ended' THEN
-    why := CASE WHEN NEW.outcome NOT IN ('unstarted', 'canceled') THEN 'it never started'
+    problem := CASE WHEN NEW.outcome NOT IN ('unstarted', 'canceled') THEN 'it never started'
                 WHEN NEW.outcome = 'canceled' AND NOT OLD.cancel_requested
                   THEN 'its cancellation was not requested' END;
   ELSIF OLD.state = 'running' AND NEW.state = 'ended' THEN
     -- Only workers know the outcome of a run. The server ends running runs only on nodes that its
     -- commit removes.
-    why := CASE WHEN NEW.outcome = 'late' THEN 'it was not lost before'
+    problem := CASE WHEN NEW.outcome = 'late' THEN 'it was not lost before'
                 WHEN is_server() AND NOT (NEW.outcome = 'lost' AND is_listed('node', NEW.node_id))
                   THEN 'its worker did not report this outcome' END;
   ELSE
-    why := 'a run changes only from queued to running to ended';
+    problem := 'a run changes only from queued to running to ended';
   END IF;
-  IF why IS NOT NULL AND NOT owns_tables() THEN
-    RAISE EXCEPTION 'Run % cannot become %: %', OLD.id, coalesce(NEW.outcome, NEW.state), why
+  IF problem IS NOT NULL AND NOT owns_tables() THEN
+    RAISE EXCEPTION 'Run % cannot become %: %', OLD.id, coalesce(NEW.outcome, NEW.state), problem
       USING ERRCODE = 'GY049';
   END IF;
   RETURN NULL;
@@ -400,7 +439,7 @@ CREATE TRIGGER guard_run_xid BEFORE UPDATE OF ended_xid ON run FOR EACH STATEMEN
 -- lost at the same moment, so an adoption takes the run from no worker that still has it.
 CREATE OR REPLACE FUNCTION guard_run_adoption() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
-DECLARE why text;
+DECLARE problem text;
 BEGIN
   SELECT CASE
       WHEN OLD.state <> 'running' OR NEW.state <> 'running' THEN 'it is not running'
@@ -416,10 +455,10 @@ BEGIN
         AND w.lease_until > now()) THEN 'the adopting worker is not confirmed'
       WHEN EXISTS (SELECT FROM worker w WHERE w.id = NEW.worker_id AND w.drain_since IS NOT NULL)
         THEN 'the adopting worker is draining'
-    END INTO why
+    END INTO problem
   FROM step s CROSS JOIN head h WHERE s.id = NEW.step_id;
-  IF why IS NOT NULL AND NOT owns_tables() THEN
-    RAISE EXCEPTION 'Run % cannot be adopted: %', OLD.id, why
+  IF problem IS NOT NULL AND NOT owns_tables() THEN
+    RAISE EXCEPTION 'Run % cannot be adopted: %', OLD.id, problem
       USING ERRCODE = 'GY049', HINT = 'Another worker adopts a run when its lease has expired.';
   END IF;
   RETURN NULL;
@@ -493,13 +532,13 @@ LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   last_check record;
   reached boolean;
-  why text;
+  problem text;
 BEGIN
   SELECT l.reached, l.at INTO last_check FROM health_check l WHERE l.node_id = NEW.id
     ORDER BY l.at DESC LIMIT 1;
   reached := NEW.transport = 'ssh'
     AND coalesce(last_check.reached AND last_check.at > now() - interval '10 minutes', false);
-  why := CASE
+  problem := CASE
     WHEN NEW.removed_in IS NOT NULL AND OLD.removed_in IS NULL AND (NOT NEW.alive OR NEW.phantom)
       AND (NEW.joined = 'none' OR NEW.phantom) THEN NULL
     WHEN NEW.alive AND NOT OLD.alive AND NOT reached THEN 'is alive, but no health check reached it'
@@ -527,8 +566,8 @@ BEGIN
           FROM node_fact f, jsonb_each(f.facts) e WHERE f.node_id = NEW.id), '{}')
       THEN 'has facts that no source reported'
   END;
-  IF why IS NOT NULL AND NOT owns_tables() THEN
-    RAISE EXCEPTION 'Node % %', NEW.fqdn, why
+  IF problem IS NOT NULL AND NOT owns_tables() THEN
+    RAISE EXCEPTION 'Node % %', NEW.fqdn, problem
       USING ERRCODE = 'GY052',
         HINT =
           'A worker checks the node at its interval, or immediately after a report from the node.';

@@ -21,7 +21,7 @@ SET enable_seqscan = off SET jit = off AS $$
 $$;
 
 -- Roles whose data in a deployment the review changes.
-CREATE OR REPLACE FUNCTION told_roles(review bigint)
+CREATE OR REPLACE FUNCTION changed_role_data(review bigint)
 RETURNS TABLE (deployment_id uuid, role text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off
 SET jit = off AS $$
@@ -37,7 +37,7 @@ $$;
 
 -- Returns nothing outside a commit, where guard_intent rejects the change. No search path of its
 -- own, because every statement on steps calls it.
-CREATE OR REPLACE FUNCTION committed_here(OUT number bigint, OUT review bigint,
+CREATE OR REPLACE FUNCTION current_commit(OUT number bigint, OUT review bigint,
   OUT genesis boolean) LANGUAGE plpgsql STABLE AS $$
 BEGIN
   SELECT t.number, t.review_id, t.kind OPERATOR(pg_catalog.=) 'genesis' INTO number, review,
@@ -47,11 +47,11 @@ BEGIN
     AND t.kind OPERATOR(pg_catalog.<>) 'switch';
 END $$;
 
-CREATE OR REPLACE FUNCTION refuse_unlisted(what text) RETURNS void
+CREATE OR REPLACE FUNCTION refuse_unlisted(change text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NOT owns_tables() THEN
-    RAISE EXCEPTION 'The review does not list this change: %', what
+    RAISE EXCEPTION 'The review does not list this change: %', change
       USING ERRCODE = 'GY053',
         HINT = 'A commit may only write rows of documents that its review lists.';
   END IF;
@@ -104,15 +104,15 @@ CREATE OR REPLACE FUNCTION guard_listed_noderole() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE
-  here record := committed_here();
+  committed record := current_commit();
   named text;
 BEGIN
-  IF here.number IS NULL OR here.genesis THEN
+  IF committed.number IS NULL OR committed.genesis THEN
     RETURN NULL;
   END IF;
   IF TG_OP = 'INSERT' THEN
     SELECT n.id INTO named FROM is_now n WHERE NOT EXISTS (
-      SELECT FROM review_document d WHERE d.review_id = here.review AND d.kind = 'node'
+      SELECT FROM review_document d WHERE d.review_id = committed.review AND d.kind = 'node'
         AND d.id = n.node_id) LIMIT 1;
   ELSE
     SELECT o.id INTO named FROM was o LEFT JOIN is_now n ON n.id = o.id
@@ -121,21 +121,21 @@ BEGIN
            (o.deployment_id, o.disposition, o.role_hash, o.data, o.doc) AND (
              -- Documents do not contain removed noderoles.
              o.disposition = 'gone' AND n.disposition = 'gone' OR NOT EXISTS (
-             SELECT FROM review_document d WHERE d.review_id = here.review
+             SELECT FROM review_document d WHERE d.review_id = committed.review
                AND d.kind = 'node' AND d.id = n.node_id))) LIMIT 1;
   END IF;
   IF named IS NULL THEN
     -- A row may not name a deployment or role that differs from the documents.
     WITH doc AS MATERIALIZED (
-      SELECT d.id, convert_from(o.body, 'UTF8')::jsonb -> 'noderoles' AS carried
+      SELECT d.id, convert_from(o.body, 'UTF8')::jsonb -> 'noderoles' AS noderoles
       FROM review_document d JOIN object o ON o.hash = d.new_hash
-      WHERE d.review_id = here.review AND d.kind = 'node'
+      WHERE d.review_id = committed.review AND d.kind = 'node'
         AND d.id IN (SELECT x.node_id FROM is_now x))
     SELECT n.id INTO named FROM is_now n JOIN doc d ON d.id = n.node_id
     WHERE n.disposition = 'in_service'
       AND NOT coalesce(jsonb_build_object('deployment', n.deployment_id, 'role',
       encode(n.role_hash, 'hex'))
-            <@ (d.carried -> noderole_key(n.role, n.instance)), false)
+            <@ (d.noderoles -> noderole_key(n.role, n.instance)), false)
     LIMIT 1;
   END IF;
   IF named IS NOT NULL THEN
@@ -154,15 +154,15 @@ CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE
   OR UPDATE OF id, node_id, role, instance, deployment_id, disposition, role_hash, data, doc ON noderole
   FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
 CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE
-  OR UPDATE OF id, noderole_id, node_id, action, concurrency_group_id, rank, priority, jig, exclusive, destructive, immediate, needs, place,
-               generation, content_hash, disruption_budget_ids, freezes_node, retries, backoff_s, timeout_s, check_s,
+  OR UPDATE OF id, noderole_id, node_id, action, concurrency_group_id, rank, priority, jig, exclusive, destructive, immediate, needs, run_location,
+               generation, content_hash, disruption_budget_ids, blocks_node, retries, backoff_s, timeout_s, check_s,
                join_kind, join_n, join_after, skipped ON step
   FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
 
 -- The columns of a step that come from its role.
 CREATE OR REPLACE FUNCTION role_columns(role_hash bytea)
 RETURNS TABLE (jig text, noop boolean, destructive boolean, milestone boolean, exclusive boolean,
-  needs text, place text, freezes_node boolean,
+  needs text, run_location text, blocks_node boolean,
                retries bigint, backoff_s bigint, timeout_s bigint, check_s int, join_kind text, join_n bigint,
                  join_after text, priority int,
                concurrency_group text, max_running bigint, mode text, keeps boolean)
@@ -202,12 +202,12 @@ SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit =
     SELECT x.role_hash, c.* FROM (SELECT DISTINCT role_hash FROM written) x
       CROSS JOIN LATERAL role_columns(x.role_hash) c)
   SELECT s.id FROM written s JOIN roles o ON o.role_hash = s.role_hash
-  WHERE (s.jig, s.destructive, s.immediate, s.exclusive, s.needs, s.place, s.freezes_node, s.retries,
+  WHERE (s.jig, s.destructive, s.immediate, s.exclusive, s.needs, s.run_location, s.blocks_node, s.retries,
     s.backoff_s, s.timeout_s, s.check_s,
          s.join_kind, s.join_n, s.join_after, s.priority) IS DISTINCT FROM
         -- The join and these flags are those of `run`. A removal waits for all its children.
         (o.jig, o.destructive AND s.action = 'run', o.milestone AND o.noop AND s.action = 'run',
-          o.exclusive AND NOT s.phantom, o.needs, o.place, o.freezes_node, o.retries,
+          o.exclusive AND NOT s.phantom, o.needs, o.run_location, o.blocks_node, o.retries,
          o.backoff_s, o.timeout_s, CASE s.action WHEN 'run' THEN o.check_s END, CASE s.action WHEN 'run' THEN o.join_kind ELSE 'all' END,
          CASE s.action WHEN 'run' THEN o.join_n END,
          CASE s.action WHEN 'run' THEN o.join_after ELSE 'success' END, o.priority) LIMIT 1
@@ -217,34 +217,34 @@ CREATE OR REPLACE FUNCTION guard_listed_step() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE
-  here record := committed_here();
+  committed record := current_commit();
   named text;
 BEGIN
-  IF here.number IS NULL THEN
+  IF committed.number IS NULL THEN
     RETURN NULL;
   END IF;
   IF TG_OP = 'INSERT' THEN
     SELECT n.id INTO named FROM is_now n
     WHERE n.state NOT IN ('blocked', 'todo') OR n.applied_generation <> 0 OR n.failures <> 0
-      OR n.generation <> here.number
+      OR n.generation <> committed.number
        OR n.cause IS NOT NULL OR n.error IS NOT NULL OR n.output IS NOT NULL OR n.output_run IS NOT NULL
           OR n.results IS NOT NULL
-       OR NOT here.genesis AND NOT EXISTS (
-         SELECT FROM review_document d WHERE d.review_id = here.review
+       OR NOT committed.genesis AND NOT EXISTS (
+         SELECT FROM review_document d WHERE d.review_id = committed.review
            AND d.kind = 'node' AND d.id = n.node_id) LIMIT 1;
   ELSE
     SELECT o.id INTO named FROM was o LEFT JOIN is_now n ON n.id = o.id
     WHERE n.id IS NULL OR (n.noderole_id, n.node_id, n.action) <> (o.noderole_id, o.node_id,
       o.action)
-      OR n.generation <> o.generation AND n.generation <> here.number
+      OR n.generation <> o.generation AND n.generation <> committed.number
       -- A node's record updates all of its steps, removed ones included.
       OR o.state = 'gone' AND n.state = 'gone'
         AND to_jsonb(n) - ARRAY['node_fits', 'node_up']
           IS DISTINCT FROM to_jsonb(o) - ARRAY['node_fits', 'node_up']
-      -- A removal step changes only when it is added, and goes only with the binding of its noderole
-      -- or with its node.
+      -- A removal step changes only when it is added, and goes only with the binding of its
+      -- noderole or with its node.
       OR n.action = 'remove' AND o.state <> 'gone' AND CASE n.state WHEN 'gone' THEN EXISTS (
-          SELECT FROM noderole r JOIN review_document d ON d.review_id = here.review
+          SELECT FROM noderole r JOIN review_document d ON d.review_id = committed.review
             AND d.kind = 'node' AND d.id = r.node_id JOIN object b ON b.hash = d.new_hash
           WHERE r.id = n.noderole_id AND (convert_from(b.body, 'UTF8')::jsonb -> 'noderoles'
             ? noderole_key(r.role, r.instance)) IS NOT TRUE)
@@ -252,19 +252,19 @@ BEGIN
       OR n.disruption_budget_ids <> o.disruption_budget_ids AND n.disruption_budget_ids <> '{}'
          OR n.skipped IS DISTINCT FROM o.skipped AND n.skipped IS NOT NULL
       OR ((n.concurrency_group_id, n.rank, n.priority, n.jig, n.exclusive, n.destructive, n.immediate, n.needs,
-        n.place, n.disruption_budget_ids, n.freezes_node,
+        n.run_location, n.disruption_budget_ids, n.blocks_node,
            n.retries, n.backoff_s, n.timeout_s, n.check_s, n.join_kind, n.join_n, n.join_after, n.skipped,
              n.state = 'gone') IS DISTINCT FROM
           (o.concurrency_group_id, o.rank, o.priority, o.jig, o.exclusive, o.destructive, o.immediate, o.needs,
-            o.place, o.disruption_budget_ids, o.freezes_node,
+            o.run_location, o.disruption_budget_ids, o.blocks_node,
            o.retries, o.backoff_s, o.timeout_s, o.check_s, o.join_kind, o.join_n, o.join_after, o.skipped,
              o.state = 'gone')
           OR (n.generation, n.content_hash) <> (o.generation, o.content_hash) AND NOT EXISTS (
-            SELECT FROM noderole r JOIN told_roles(here.review) t
+            SELECT FROM noderole r JOIN changed_role_data(committed.review) t
               ON t.deployment_id = r.deployment_id AND t.role = r.role
             WHERE r.id = n.noderole_id AND n.action = 'run'))
-        AND NOT here.genesis AND NOT EXISTS (
-          SELECT FROM review_document d WHERE d.review_id = here.review
+        AND NOT committed.genesis AND NOT EXISTS (
+          SELECT FROM review_document d WHERE d.review_id = committed.review
             AND d.kind = 'node' AND d.id = n.node_id) LIMIT 1;
   END IF;
   IF named IS NOT NULL THEN
@@ -277,17 +277,17 @@ BEGIN
   ELSE
     SELECT step_unlike_role(array_agg(n.id)) INTO named FROM is_now n JOIN was o ON o.id = n.id
     WHERE n.state <> 'gone'
-      AND (n.jig, n.exclusive, n.destructive, n.immediate, n.needs, n.place, n.freezes_node,
+      AND (n.jig, n.exclusive, n.destructive, n.immediate, n.needs, n.run_location, n.blocks_node,
         n.retries, n.backoff_s, n.timeout_s, n.check_s,
            n.join_kind, n.join_n, n.join_after, n.priority) IS DISTINCT FROM
-          (o.jig, o.exclusive, o.destructive, o.immediate, o.needs, o.place, o.freezes_node,
+          (o.jig, o.exclusive, o.destructive, o.immediate, o.needs, o.run_location, o.blocks_node,
             o.retries, o.backoff_s, o.timeout_s, o.check_s,
            o.join_kind, o.join_n, o.join_after, o.priority);
     IF named IS NULL THEN
       -- An immediate step becomes ACTIVE only with all the parents that its document names.
       SELECT n.id INTO named FROM is_now n JOIN was o ON o.id = n.id
         JOIN noderole r ON r.id = n.noderole_id
-      JOIN review_document d ON d.review_id = here.review AND d.kind = 'node'
+      JOIN review_document d ON d.review_id = committed.review AND d.kind = 'node'
         AND d.id = n.node_id
       JOIN object b ON b.hash = d.new_hash
       CROSS JOIN LATERAL jsonb_array_elements(
@@ -315,10 +315,10 @@ CREATE OR REPLACE FUNCTION guard_listed_edge() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE
-  here record := committed_here();
+  committed record := current_commit();
   named text;
 BEGIN
-  IF here.number IS NULL OR here.genesis THEN
+  IF committed.number IS NULL OR committed.genesis THEN
     RETURN NULL;
   END IF;
   SELECT e.child INTO named FROM (SELECT DISTINCT child, parent FROM touched) e
@@ -326,9 +326,9 @@ BEGIN
   -- The edges of a removal step are added with it. They go when one of their steps goes, also if
   -- the other step is on a node that is not listed.
   WHERE CASE WHEN s.action <> 'remove' THEN NOT EXISTS (
-        SELECT FROM review_document d WHERE d.review_id = here.review
+        SELECT FROM review_document d WHERE d.review_id = committed.review
           AND d.kind = 'node' AND d.id = s.node_id)
-      WHEN TG_OP = 'INSERT' THEN s.generation <> here.number
+      WHEN TG_OP = 'INSERT' THEN s.generation <> committed.number
       ELSE s.state <> 'gone'
         AND NOT EXISTS (SELECT FROM step p WHERE p.id = e.parent AND p.state = 'gone') END LIMIT 1;
   IF named IS NOT NULL THEN
@@ -389,7 +389,7 @@ CREATE TRIGGER guard_written_insert AFTER INSERT ON node FOR EACH ROW
 CREATE OR REPLACE FUNCTION guard_line() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
-  IF NEW.blueprint_number IS DISTINCT FROM (committed_here()).number THEN
+  IF NEW.blueprint_number IS DISTINCT FROM (current_commit()).number THEN
     PERFORM refuse_unlisted('the blueprint history of deployment ' || NEW.deployment_id);
   END IF;
   RETURN NEW;
@@ -400,7 +400,7 @@ CREATE TRIGGER guard_line BEFORE INSERT ON blueprint_deployment FOR EACH ROW
 CREATE OR REPLACE FUNCTION guard_head_no() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
-  IF NEW.head_no IS DISTINCT FROM (committed_here()).number OR NEW.removed_in <> NEW.head_no THEN
+  IF NEW.head_no IS DISTINCT FROM (current_commit()).number OR NEW.removed_in <> NEW.head_no THEN
     PERFORM refuse_unlisted('the head of deployment ' || NEW.name);
   END IF;
   RETURN NULL;
@@ -410,7 +410,7 @@ CREATE TRIGGER guard_written_head AFTER UPDATE OF head_no, removed_in ON deploym
     EXECUTE FUNCTION guard_head_no();
 
 -- The limit of a concurrency group comes from a role of its deployment, and the document of
--- *system* switches jigs off. Both are checked at the end of the transaction, or earlier on request
+-- *system* turns jigs off. Both are checked at the end of the transaction, or earlier on request
 -- (SET CONSTRAINTS). Every statement compares noderoles with the documents, so they match at that
 -- moment too.
 CREATE OR REPLACE FUNCTION guard_concurrency_group_role() RETURNS trigger
@@ -480,26 +480,26 @@ BEGIN
       (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = l.old_hash) AS was,
       (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = l.new_hash) AS is_now
     FROM listed l),
-  told AS MATERIALIZED (SELECT t.deployment_id, t.role FROM told_roles(NEW.review_id) t),
-  carried AS MATERIALIZED (
+  changed_data AS MATERIALIZED (SELECT t.deployment_id, t.role FROM changed_role_data(NEW.review_id) t),
+  noderole_docs AS MATERIALIZED (
     SELECT doc.id AS node_id, k.key, split_part(k.key, '/', 1) AS role,
       CASE WHEN k.key LIKE '%/%' THEN split_part(k.key, '/', 2)::int ELSE 0 END AS instance,
       k.value AS nr, doc.was -> 'noderoles' -> k.key AS before,
         (doc.is_now ->> 'phantom')::boolean AS phantom
     FROM doc CROSS JOIN LATERAL jsonb_each(doc.is_now -> 'noderoles') k WHERE doc.kind = 'node'),
   roles AS MATERIALIZED (
-    SELECT x.role, c.* FROM (SELECT DISTINCT nr ->> 'role' AS role FROM carried) x
+    SELECT x.role, c.* FROM (SELECT DISTINCT nr ->> 'role' AS role FROM noderole_docs) x
     CROSS JOIN LATERAL role_columns(decode(x.role, 'hex')) c),
   step_of AS MATERIALIZED (
-    SELECT c.*, r.id AS noderole_id, s.id AS step_id FROM carried c
+    SELECT c.*, r.id AS noderole_id, s.id AS step_id FROM noderole_docs c
     LEFT JOIN noderole r ON r.node_id = c.node_id AND r.role = c.role AND r.instance = c.instance
     LEFT JOIN step s ON s.noderole_id = r.id AND s.action = 'run'),
-  wanted AS (
+  expected AS (
     SELECT c.step_id AS child, p.id AS parent, e.value ->> 'kind' AS kind
     FROM step_of c CROSS JOIN LATERAL jsonb_array_elements(c.nr -> 'parents') e
     LEFT JOIN step p ON p.noderole_id = (e.value ->> 'parent')::uuid AND p.action = 'run'
       AND p.state <> 'gone'),
-  there AS (SELECT e.child, e.parent, e.kind FROM step_of c JOIN edge e ON e.child = c.step_id),
+  actual AS (SELECT e.child, e.parent, e.kind FROM step_of c JOIN edge e ON e.child = c.step_id),
   -- Noderoles that nodes lose which stay.
   unbound AS MATERIALIZED (
     SELECT k.key, k.value AS nr, doc.id AS node_id, r.id AS noderole_id, r.role_hash, r.data,
@@ -512,9 +512,9 @@ BEGIN
     LEFT JOIN step s ON s.noderole_id = r.id AND s.action = 'remove'
     WHERE doc.kind = 'node' AND doc.is_now IS NOT NULL
       AND NOT (doc.is_now -> 'noderoles' ? k.key))
-  SELECT string_agg(x.what, ', ') INTO named FROM (
+  SELECT string_agg(x.row_name, ', ') INTO named FROM (
     SELECT * FROM (
-      SELECT 'deployment ' || doc.id AS what FROM doc LEFT JOIN deployment d ON d.id = doc.id
+      SELECT 'deployment ' || doc.id AS row_name FROM doc LEFT JOIN deployment d ON d.id = doc.id
       WHERE doc.kind = 'deployment' AND doc.is_now IS NOT NULL AND
         (d.name, d.parent, d.phantom, d.system, d.removed_in)
           IS DISTINCT FROM (doc.is_now ->> 'name', (doc.is_now ->> 'parent')::uuid,
@@ -547,10 +547,10 @@ BEGIN
       LEFT JOIN step s ON s.id = c.step_id LEFT JOIN concurrency_group l ON l.id = s.concurrency_group_id
       WHERE s.id IS NULL OR s.state = 'gone' OR s.skipped IS NOT NULL OR s.disruption_budget_ids <> '{}'
         OR s.node_id <> c.node_id
-        OR (s.rank, s.jig, s.destructive, s.immediate, s.exclusive, s.needs, s.place, s.freezes_node)
+        OR (s.rank, s.jig, s.destructive, s.immediate, s.exclusive, s.needs, s.run_location, s.blocks_node)
            IS DISTINCT FROM ((c.nr ->> 'rank')::int, o.jig, o.destructive, o.milestone
              AND o.noop, o.exclusive AND NOT c.phantom,
-                             o.needs, o.place, o.freezes_node)
+                             o.needs, o.run_location, o.blocks_node)
         OR (s.retries, s.backoff_s, s.timeout_s, s.check_s, s.join_kind, s.join_n, s.join_after, s.priority)
            IS DISTINCT FROM (o.retries, o.backoff_s, o.timeout_s, o.check_s, o.join_kind, o.join_n,
              o.join_after, o.priority)
@@ -562,7 +562,7 @@ BEGIN
              OR NOT o.keeps AND (c.before -> 'role' IS DISTINCT FROM c.nr -> 'role'
                 OR c.before -> 'data' IS DISTINCT FROM c.nr -> 'data'
                OR CASE WHEN c.before ->> 'deployment' = c.nr ->> 'deployment' THEN EXISTS (
-                    SELECT FROM told t WHERE t.deployment_id = (c.nr ->> 'deployment')::uuid
+                    SELECT FROM changed_data t WHERE t.deployment_id = (c.nr ->> 'deployment')::uuid
                       AND t.role = c.role)
                   ELSE coalesce((
                       SELECT coalesce(d.was, convert_from(o.body, 'UTF8')::jsonb) #> ARRAY['roles',
@@ -583,7 +583,7 @@ BEGIN
       WHERE NOT EXISTS (SELECT FROM roles o WHERE o.role = c.nr ->> 'role') LIMIT 5) e
     UNION ALL SELECT * FROM (
       SELECT 'parents of step ' || coalesce(f.child::text, '?')
-      FROM ((TABLE wanted EXCEPT TABLE there) UNION ALL (TABLE there EXCEPT TABLE wanted)) f
+      FROM ((TABLE expected EXCEPT TABLE actual) UNION ALL (TABLE actual EXCEPT TABLE expected)) f
         LIMIT 5) f
     UNION ALL SELECT * FROM (
       -- Steps of removed noderoles are gone and have no edges, except removal steps on nodes that
@@ -626,7 +626,7 @@ BEGIN
       LIMIT 5) m
     UNION ALL SELECT * FROM (
       -- Nodes whose own documents stay unchanged.
-      SELECT 'step ' || s.id FROM told t JOIN noderole r ON r.deployment_id = t.deployment_id
+      SELECT 'step ' || s.id FROM changed_data t JOIN noderole r ON r.deployment_id = t.deployment_id
         AND r.role = t.role
         AND r.disposition = 'in_service'
       JOIN step s ON s.noderole_id = r.id AND s.action = 'run' CROSS JOIN LATERAL (
@@ -648,7 +648,7 @@ BEGIN
       WHERE d.id IS NULL OR t.deployment_id IS NULL LIMIT 5) k
     UNION ALL SELECT * FROM (
       SELECT 'noderoles' WHERE NEW.kind = 'genesis'
-        AND (SELECT count(*) FROM noderole) <> (SELECT count(*) FROM carried)) j) x;
+        AND (SELECT count(*) FROM noderole) <> (SELECT count(*) FROM noderole_docs)) j) x;
   IF named IS NOT NULL AND NOT owns_tables() THEN
     RAISE EXCEPTION 'Blueprint % leaves rows that differ from its documents: %', NEW.number, named
       USING ERRCODE = 'GY054', HINT = 'The rows of a commit must match its documents.';

@@ -51,8 +51,8 @@ END $$;
 CREATE TRIGGER guard_forget_results AFTER UPDATE OF removed_in ON node FOR EACH ROW
   WHEN (OLD.removed_in IS NULL AND NEW.removed_in IS NOT NULL) EXECUTE FUNCTION forget_results();
 
--- Deletes those of these runs' results that exceed the limits of their node. The rule is the engine's
--- data::kept::expired_results. Workers may not delete any other result.
+-- Deletes those of these runs' results that exceed the limits of their node. The rule is the
+-- engine's data::retention::expired_results. Workers may not delete any other result.
 CREATE OR REPLACE FUNCTION forget_excess_results(runs bigint[]) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
   WITH stored AS (
@@ -97,7 +97,7 @@ CREATE TRIGGER guard_noderole_returns BEFORE UPDATE OF disposition ON noderole F
 
 -- After a machine reports a restart or a shutdown, a worker has to check its running processes
 -- before another step starts. This function can only withdraw a confirmation, never give one.
-CREATE OR REPLACE FUNCTION doubt_node(node_id uuid) RETURNS void
+CREATE OR REPLACE FUNCTION reset_join_confirmation(node_id uuid) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
-  UPDATE node n SET joined = 'welcomed' WHERE n.id = doubt_node.node_id AND n.joined = 'confirmed'
+  UPDATE node n SET joined = 'welcomed' WHERE n.id = reset_join_confirmation.node_id AND n.joined = 'confirmed'
 $$;

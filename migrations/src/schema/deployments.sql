@@ -15,6 +15,9 @@ CREATE TABLE deployment (
   priority     int         NOT NULL DEFAULT 0 CHECK (priority >= -100 AND priority <= 100),
   CONSTRAINT deployment_hold_is_complete CHECK ((on_hold_by IS NULL) = (on_hold_since IS NULL)),
   CONSTRAINT deployment_is_not_its_parent CHECK (parent <> id),
+  -- engine::ids::looks_like_id
+  CONSTRAINT deployment_name_is_no_id
+    CHECK (name !~* '^([0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$'),
   CONSTRAINT deployment_system_is_root CHECK (system = (parent IS NULL))
 );
 CREATE UNIQUE INDEX deployment_name ON deployment (name) WHERE removed_in IS NULL;

@@ -16,10 +16,10 @@ COMMENT ON TABLE event IS
   'pg_snapshot_xmin(pg_current_snapshot()). Otherwise an event could appear at an earlier '
   'position.';
 
-CREATE TABLE event_horizon (
+CREATE TABLE event_cutoff (
   singleton  boolean PRIMARY KEY DEFAULT true CHECK (singleton),
   xid       xid8    NOT NULL,
   id        bigint  NOT NULL
 );
-INSERT INTO event_horizon (xid, id) VALUES ('0', 0);
-COMMENT ON TABLE event_horizon IS 'The last deleted position, in the order of the journal.';
+INSERT INTO event_cutoff (xid, id) VALUES ('0', 0);
+COMMENT ON TABLE event_cutoff IS 'The last deleted position, in the order of the journal.';

@@ -10,7 +10,11 @@ CREATE TABLE person (
       CHECK (permissions <@ ARRAY['viewer', 'operator', 'reviewer', 'admin']),
   grants_version    int         NOT NULL DEFAULT 1,
   verdicts_void_to  bigint      NOT NULL DEFAULT 0,
-  created_at        timestamptz NOT NULL DEFAULT now()
+  created_at        timestamptz NOT NULL DEFAULT now(),
+  CONSTRAINT person_name_is_no_id
+    CHECK (name !~ '^([0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$'),
+  -- /people/me is the account of the caller.
+  CONSTRAINT person_name_is_not_me CHECK (name <> 'me')
 );
 CREATE INDEX person_admins ON person (name)
   WHERE kind = 'human' AND NOT disabled AND 'admin' = ANY (permissions);

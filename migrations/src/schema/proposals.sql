@@ -39,7 +39,7 @@ CREATE TABLE edit (
   undone       boolean     NOT NULL DEFAULT false,
   dropped      boolean     NOT NULL DEFAULT false,
   touched_by   uuid[]      NOT NULL DEFAULT '{}',
-  gesture      int         CHECK (gesture > 0 AND gesture < seq),
+  request_seq  int         CHECK (request_seq > 0 AND request_seq < seq),
   PRIMARY KEY (proposal_id, seq),
   CONSTRAINT edit_dropped_is_undone CHECK (undone OR NOT dropped)
 );
@@ -51,7 +51,7 @@ COMMENT ON TABLE edit IS 'The edits of a proposal. Undo and redo change only und
 COMMENT ON COLUMN edit.actor IS
   'The author. People who undo or redo an edit count as authors too (touched_by).';
 COMMENT ON COLUMN edit.body IS 'In the format engine::plan::Edit.';
-COMMENT ON COLUMN edit.gesture IS
+COMMENT ON COLUMN edit.request_seq IS
   'The first edit of the same request, if this is a later one. Undo and redo take them together.';
 COMMENT ON COLUMN edit.dropped IS 'Another edit was made after this one was undone. Redo skips it.';
 

@@ -38,11 +38,11 @@ CREATE TABLE step (
   immediate              boolean     NOT NULL DEFAULT false,
   needs                  text        NOT NULL DEFAULT 'alive'
       CHECK (needs IN ('alive', 'any', 'dead')),
-  place                  text        NOT NULL DEFAULT 'on' CHECK (place IN ('on', 'for')),
+  run_location           text        NOT NULL DEFAULT 'on' CHECK (run_location IN ('on', 'for')),
   generation             bigint      NOT NULL CHECK (generation > 0),
   content_hash           bytea       NOT NULL CHECK (octet_length(content_hash) = 32),
   disruption_budget_ids  bigint[]    NOT NULL DEFAULT '{}',
-  freezes_node           boolean     NOT NULL DEFAULT false,
+  blocks_node            boolean     NOT NULL DEFAULT false,
   retries                int         NOT NULL DEFAULT 0 CHECK (retries >= 0),
   backoff_s              int         NOT NULL DEFAULT 5 CHECK (backoff_s >= 0),
   timeout_s              int         NOT NULL DEFAULT 3600 CHECK (timeout_s > 0),
@@ -90,7 +90,7 @@ CREATE INDEX step_disruption_budget ON step (id)
   INCLUDE (disruption_budget_ids, node_id)
   WHERE disruption_budget_ids <> '{}'
     AND (state IN ('transition', 'error') OR failures > 0 OR NOT node_up);
-CREATE INDEX step_freezes ON step (node_id) WHERE state = 'error' AND freezes_node;
+CREATE INDEX step_blocks_node ON step (node_id) WHERE state = 'error' AND blocks_node;
 CREATE INDEX step_generation ON step (generation);
 CREATE INDEX step_input ON step (rank, id)
   WHERE input_version <> input_checked AND state = 'active' AND pending = 0;
@@ -102,7 +102,7 @@ CREATE INDEX step_ready ON step (concurrency_group_id, priority DESC, since, ran
 CREATE INDEX step_needs_no_run ON step (rank, id)
   WHERE state = 'todo' AND (immediate OR skipped IS NOT NULL
     OR (applied_generation = generation AND (destructive OR cause IS NULL)));
-CREATE INDEX step_waiting ON step (state, since, id)
+CREATE INDEX step_pending ON step (state, since, id)
   INCLUDE (concurrency_group_id, node_id)
   WHERE state IN ('blocked', 'todo', 'transition', 'error');
 COMMENT ON TABLE step IS
@@ -115,12 +115,12 @@ COMMENT ON COLUMN step.destructive IS
   'It destroys data, so it never runs again for the same generation.';
 COMMENT ON COLUMN step.immediate IS 'It has no run. The annealer completes it.';
 COMMENT ON COLUMN step.needs IS 'The state of the node that the step needs.';
-COMMENT ON COLUMN step.place IS
+COMMENT ON COLUMN step.run_location IS
   'on: on the node, through its wrapper and ledger. for: on the worker, on behalf of the node.';
 COMMENT ON COLUMN step.generation IS 'The number of the blueprint that last changed the step.';
 COMMENT ON COLUMN step.content_hash IS
   'The hash that the node''s ledger compares: role, own reviewed data and re-runs, but no output.';
-COMMENT ON COLUMN step.freezes_node IS 'If the step fails, no other step of the node starts.';
+COMMENT ON COLUMN step.blocks_node IS 'If the step fails, no other step of the node starts.';
 COMMENT ON COLUMN step.check_s IS
   'The interval of the check of the role in seconds. NULL: it has none.';
 COMMENT ON COLUMN step.join_kind IS 'How many parents must complete: all, any, or at least join_n.';
@@ -166,7 +166,7 @@ CREATE TABLE role_check (
   state       text        NOT NULL DEFAULT 'unknown'
       CHECK (state IN ('unknown', 'passing', 'failing')),
   failures    int         NOT NULL DEFAULT 0 CHECK (failures >= 0),
-  reran       boolean     NOT NULL DEFAULT false,
+  caused_rerun  boolean     NOT NULL DEFAULT false,
   detail      text        NOT NULL DEFAULT '' CHECK (length(detail) <= 2000),
   duration_ms     int         NOT NULL DEFAULT 0 CHECK (duration_ms >= 0),
   checked_at  timestamptz,
@@ -175,7 +175,7 @@ CREATE TABLE role_check (
   CONSTRAINT role_check_lease_is_complete CHECK ((worker_id IS NULL) = (leased_at IS NULL)),
   CONSTRAINT role_check_result_is_complete CHECK (
     (state = 'unknown') = (checked_at IS NULL) AND (checked_at IS NULL) = (changed_at IS NULL)),
-  CONSTRAINT role_check_passing_has_no_failures CHECK (state <> 'passing' OR (failures = 0 AND NOT reran))
+  CONSTRAINT role_check_passing_has_no_failures CHECK (state <> 'passing' OR (failures = 0 AND NOT caused_rerun))
 ) WITH (fillfactor = 70);
 CREATE INDEX role_check_due ON role_check (due_at, step_id);
 CREATE INDEX role_check_passes ON role_check (passes_until);
@@ -188,7 +188,7 @@ COMMENT ON COLUMN role_check.due_at IS
 COMMENT ON COLUMN role_check.worker_id IS 'The worker that runs the check now.';
 COMMENT ON COLUMN role_check.generation IS 'step.generation of the last result. 0: no result.';
 COMMENT ON COLUMN role_check.failures IS 'Consecutive failures since the last success or re-run.';
-COMMENT ON COLUMN role_check.reran IS
+COMMENT ON COLUMN role_check.caused_rerun IS
   'Whether a failure made the step run again since the last success.';
 COMMENT ON COLUMN role_check.detail IS 'The end of the output, with secrets masked.';
 COMMENT ON COLUMN role_check.changed_at IS 'When state last changed.';

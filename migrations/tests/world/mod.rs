@@ -75,22 +75,22 @@ pub fn hex(bytes: &[u8]) -> String {
 
 /// The SQLSTATE of the error.
 pub fn state<T: std::fmt::Debug>(refused: Result<T, sqlx::Error>) -> String {
-    let error = refused.expect_err("the database let it through");
+    let error = refused.expect_err("an error of the database");
     let state = error.as_database_error().and_then(|e| e.code()).map(|code| code.into_owned());
-    state.unwrap_or_else(|| panic!("not a refusal of the database: {error}"))
+    state.unwrap_or_else(|| panic!("expected an error of the database: {error}"))
 }
 
 #[track_caller]
 pub fn assert_refused<T: std::fmt::Debug>(
-    what: &str,
+    case: &str,
     refused: Result<T, sqlx::Error>,
     by: Refusal,
 ) {
     let error = match refused {
-        Ok(value) => panic!("{what}: let through with {value:?}"),
+        Ok(value) => panic!("{case}: expected an error, got {value:?}"),
         Err(error) => error,
     };
-    assert_eq!(Refusal::of(&error), Some(by), "{what}: {error}");
+    assert_eq!(Refusal::of(&error), Some(by), "{case}: {error}");
 }
 
 pub async fn put(tx: &mut PgConnection, kind: &str, body: Vec<u8>) -> Hash {
@@ -136,8 +136,8 @@ pub fn role_doc() -> Value {
     json!({"name": "app", "jig": "script", "jig_class": "script"})
 }
 
-/// Fills in the defaults of noderoles: the role `app`, no data, no parents. Nodes have the connection
-/// of the rows that this world inserts.
+/// Fills in the defaults of noderoles: the role `app`, no data, no parents. Nodes have the
+/// connection of the rows that this world inserts.
 pub fn node_doc(id: Uuid, fqdn: &str, deployment: Uuid, mut noderoles: Value) -> Value {
     let role = hex(&Sha256::digest(role_doc().to_string()));
     for noderole in noderoles.as_object_mut().into_iter().flat_map(|all| all.values_mut()) {
@@ -622,7 +622,7 @@ impl World {
             ),
             format!("INSERT INTO blueprint_deployment SELECT w.deployment_id, $1 FROM written_by({made}) w"),
             format!(
-                "UPDATE step s SET generation = $1 FROM noderole r JOIN told_roles({made}) t
+                "UPDATE step s SET generation = $1 FROM noderole r JOIN changed_role_data({made}) t
                    ON t.deployment_id = r.deployment_id AND t.role = r.role WHERE r.id = s.noderole_id"
             ),
         ] {
@@ -644,7 +644,7 @@ impl World {
             }
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
-        panic!("nobody waits for a lock");
+        panic!("no session waits for a lock");
     }
 
     /// A valid change of a deployment by ada, approved by bo and committed.

@@ -162,9 +162,9 @@ fn read_last_from_file(path: &Path) -> Result<Option<Checkpoint>, String> {
 
 /// `None` if nothing was posted yet, or if the URL only stores checkpoints.
 fn fetch_last(url: &str) -> Result<Option<Checkpoint>, String> {
-    let failed = |why: &str| {
+    let failed = |reason: &str| {
         format!(
-            "cannot read the last checkpoint from the URL of audit_checkpoints: {why}. The URL \
+            "cannot read the last checkpoint from the URL of audit_checkpoints: {reason}. The URL \
              must answer GET with the last checkpoint, or with 404 or 405 if it only stores \
              checkpoints"
         )
@@ -281,15 +281,15 @@ mod tests {
         }
 
         /// Waits until the file has this number of checkpoints and returns them.
-        async fn written(&self, wanted: usize) -> Vec<Checkpoint> {
+        async fn written(&self, count: usize) -> Vec<Checkpoint> {
             for _ in 0..500 {
                 let text = std::fs::read_to_string(self.file()).unwrap_or_default();
-                if text.lines().count() >= wanted && text.ends_with('\n') {
+                if text.lines().count() >= count && text.ends_with('\n') {
                     return text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
                 }
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
-            panic!("there are no {wanted} checkpoints");
+            panic!("found fewer than {count} checkpoints");
         }
     }
 
@@ -303,7 +303,7 @@ mod tests {
         world.grow().await;
         world.written(1).await;
         tokio::time::sleep(Duration::from_millis(60)).await;
-        assert_eq!(world.written(1).await.len(), 1, "the chain did not grow");
+        assert_eq!(world.written(1).await.len(), 1, "a chain that did not grow gets no checkpoint");
         first.stop().await;
         world.grow().await;
         // A restarted server continues after the last line.
@@ -409,7 +409,7 @@ mod tests {
         let [first, second] = posted.await.unwrap();
         driver.stop().await;
         assert!(world.public.signed(&first) && world.public.signed(&second));
-        assert_eq!(first.link.hash, second.link.hash, "the same end is sent again");
+        assert_eq!(first.link.hash, second.link.hash, "the retry must send the same checkpoint");
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -423,7 +423,7 @@ mod tests {
         let mut known = None;
         round(&world.control, &key, &to, &mut known).await.unwrap();
         assert_eq!(known, Some(last.clone()));
-        assert!(received.try_recv().is_err(), "the chain did not grow");
+        assert!(received.try_recv().is_err(), "a chain that did not grow gets no checkpoint");
         world.grow().await;
         round(&world.control, &key, &to, &mut known).await.unwrap();
         let posted = received.recv_timeout(Duration::from_secs(10)).unwrap();
@@ -438,7 +438,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn checkpoint_that_disagrees_stops_signing() {
         let stranger = SigningKey::generate().unwrap();
-        for (own, change, why) in [
+        for (own, change, reason) in [
             (true, DELETE_LAST_SEAL, "is missing: the chain had it"),
             (true, REHASH_LAST_SEAL, "the chain was computed again"),
             (false, "SELECT 1", "The last checkpoint has no valid signature by audit_key"),
@@ -457,13 +457,13 @@ mod tests {
             for to in [Destination::File(world.file()), Destination::Url(url)] {
                 let failed = round(&world.control, &key, &to, &mut None).await.unwrap_err();
                 assert!(
-                    failed.contains(why)
+                    failed.contains(reason)
                         && failed.contains("set audit_checkpoints to a new file or URL"),
                     "{failed}"
                 );
                 assert!(!failed.contains(SECRET), "{failed}");
             }
-            assert!(received.try_recv().is_err(), "nothing is posted");
+            assert!(received.try_recv().is_err(), "no checkpoint is posted");
             assert_eq!(std::fs::read_to_string(world.file()).unwrap(), line(&last));
         }
     }
@@ -482,7 +482,7 @@ mod tests {
                 "{status}"
             );
         }
-        for (get, why) in [
+        for (get, reason) in [
             (Some("HTTP/1.1 503 Service Unavailable\r\n\r\n".to_owned()), "http status: 503"),
             (
                 Some("HTTP/1.1 302 Found\r\nlocation: canary-4718://host/\r\n\r\n".to_owned()),
@@ -495,8 +495,8 @@ mod tests {
             let (url, received) = url(get, &[]);
             let failed =
                 round(&world.control, &key, &Destination::Url(url), &mut None).await.unwrap_err();
-            assert!(failed.contains(why) && !failed.contains(SECRET), "{why}: {failed}");
-            assert!(received.try_recv().is_err(), "{why}: nothing is signed");
+            assert!(failed.contains(reason) && !failed.contains(SECRET), "{reason}: {failed}");
+            assert!(received.try_recv().is_err(), "{reason}: no checkpoint is signed");
         }
     }
 

@@ -63,7 +63,15 @@ pub(crate) async fn record(mut request: Request, next: Next) -> Response {
     let person = person.0.get().map_or("-", String::as_str);
     match is_probe {
         true => {
-            tracing::debug!(target: TARGET, %method, route, status, duration_ms, person, "answered");
+            tracing::debug!(
+                target: TARGET,
+                %method,
+                route,
+                status,
+                duration_ms,
+                person,
+                "answered"
+            );
         }
         false => {
             tracing::info!(target: TARGET, %method, route, status, duration_ms, person, "answered");

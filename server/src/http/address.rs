@@ -138,17 +138,17 @@ impl FromStr for PublicAddress {
         let form = || AddressError::Form(text.chars().take(200).collect());
         let uri: Uri = text.trim_end_matches('/').parse().map_err(|_| form())?;
         let authority = uri.authority().ok_or_else(form)?.clone();
-        let bare = matches!(uri.path(), "" | "/")
+        let is_origin = matches!(uri.path(), "" | "/")
             && uri.query().is_none()
             && !authority.as_str().contains('@');
         match uri.scheme_str() {
-            Some("https") if bare => {
+            Some("https") if is_origin => {
                 Ok(Self { secure: true, authority: default_port(authority, ":443") })
             }
-            Some("http") if bare && is_loopback(authority.host()) => {
+            Some("http") if is_origin && is_loopback(authority.host()) => {
                 Ok(Self { secure: false, authority })
             }
-            Some("http") if bare => Err(AddressError::Plain(text.to_owned())),
+            Some("http") if is_origin => Err(AddressError::Plain(text.to_owned())),
             _ => Err(form()),
         }
     }
@@ -163,10 +163,10 @@ fn default_port(authority: Authority, port: &str) -> Authority {
 }
 
 fn is_loopback(host: &str) -> bool {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let named =
-        bare.eq_ignore_ascii_case("localhost") || bare.to_ascii_lowercase().ends_with(".localhost");
-    named || bare.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
+    let unbracketed = host.trim_start_matches('[').trim_end_matches(']');
+    let named = unbracketed.eq_ignore_ascii_case("localhost")
+        || unbracketed.to_ascii_lowercase().ends_with(".localhost");
+    named || unbracketed.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -29,6 +30,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
 
+use crate::http::head_errors::HeadErrors;
 use crate::http::limits;
 
 /// Limits for connections.
@@ -72,7 +74,10 @@ pub(crate) async fn serve(
             },
         };
         let router = router.clone();
+        let handled = Arc::new(AtomicBool::new(false));
+        let stream = HeadErrors::new(stream, Arc::clone(&handled));
         let service = service_fn(move |mut request: Request<Incoming>| {
+            handled.store(true, Ordering::Relaxed);
             request.extensions_mut().insert(ConnectInfo(from));
             router.clone().call(request)
         });
@@ -144,7 +149,7 @@ mod tests {
     /// Sends bytes and returns everything received until the connection closes or an answer
     /// arrives.
     async fn response_to(stream: &mut TcpStream, sent: &[u8]) -> String {
-        stream.write_all(sent).await.expect("it is taken");
+        stream.write_all(sent).await.expect("the request is sent");
         let mut read = vec![0; 10_000];
         let length = stream.read(&mut read).await.unwrap_or(0);
         String::from_utf8_lossy(&read[..length]).into_owned()
@@ -159,19 +164,23 @@ mod tests {
             assert_eq!(
                 response_to(&mut slow, part).await,
                 "",
-                "nothing is said to it, and it is closed"
+                "the connection is closed without a response"
             );
         }
         let mut asks = TcpStream::connect(address).await.expect("a connection");
         let answer = response_to(&mut asks, REQUEST).await;
         assert!(
             answer.starts_with("HTTP/1.1 200 ")
-                && answer.ends_with(&asks.local_addr().expect("one").to_string()),
+                && answer.ends_with(&asks.local_addr().expect("an address").to_string()),
             "{answer}"
         );
-        assert_eq!(asks.read(&mut [0; 1]).await.unwrap_or(0), 0, "nothing more is asked");
+        assert_eq!(
+            asks.read(&mut [0; 1]).await.unwrap_or(0),
+            0,
+            "the server closes the connection without reading more"
+        );
         stopping.cancel();
-        served.await.expect("it ends");
+        served.await.expect("the task ends");
     }
 
     #[tokio::test]
@@ -185,6 +194,23 @@ mod tests {
             answer.starts_with("HTTP/1.1 431 ") || answer.starts_with("HTTP/1.1 414 "),
             "{answer}"
         );
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        assert!(head.contains("content-type: application/problem+json\r\n"), "{head}");
+        assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{head}");
+        let problem: api::Problem = serde_json::from_str(body).expect("a problem");
+        assert_eq!(problem.code, "head_too_large");
+    }
+
+    #[tokio::test]
+    async fn invalid_request_head_returns_a_problem() {
+        let (address, _stopping, _served) = serving(Bounds::default()).await;
+        let mut asks = TcpStream::connect(address).await.expect("a connection");
+        let answer = response_to(&mut asks, b"GET / HTTP/1.1\r\nno colon\r\n\r\n").await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+        let (_, body) = answer.split_once("\r\n\r\n").expect("a head");
+        let problem: api::Problem = serde_json::from_str(body).expect("a problem");
+        assert_eq!((problem.status, problem.code.as_str()), (400, "bad_request"));
+        assert_eq!(asks.read(&mut [0; 1]).await.unwrap_or(0), 0, "the connection is closed");
     }
 
     #[tokio::test]
@@ -193,7 +219,7 @@ mod tests {
             serving(Bounds { at_once: 1, ..Bounds::default() }).await;
         let mut first = TcpStream::connect(address).await.expect("a connection");
         assert!(response_to(&mut first, REQUEST).await.starts_with("HTTP/1.1 200 "));
-        let mut second = TcpStream::connect(address).await.expect("the system's queue takes it");
+        let mut second = TcpStream::connect(address).await.expect("the connection is queued");
         let waits =
             tokio::time::timeout(Duration::from_millis(200), response_to(&mut second, REQUEST))
                 .await;
@@ -212,7 +238,7 @@ mod tests {
         stopping.cancel();
         tokio::time::timeout(Duration::from_secs(10), served)
             .await
-            .expect("it ends")
-            .expect("well");
+            .expect("the task ends")
+            .expect("a clean stop");
     }
 }

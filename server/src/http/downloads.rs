@@ -2,8 +2,8 @@
 //! export.
 //!
 //! Such an answer starts long before it ends. Its request permit is free again while it reads the
-//! database in parts. It has a permit of its own ([`Permits`](crate::http::permits::Permits)) until its body
-//! ends or is dropped. These are limited in total and per person.
+//! database in parts. It has a permit of its own ([`Permits`](crate::http::permits::Permits)) until
+//! its body ends or is dropped. These are limited in total and per person.
 
 use api::Problem;
 use api::problem::DEFAULT_RETRY_AFTER;

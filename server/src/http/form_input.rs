@@ -2,9 +2,9 @@
 //!
 //! With scripts, the input stays in the form. Without scripts, leptos reloads the page with the
 //! problem in the URL, and the form would be empty. So this layer adds the input to the URL, each
-//! field as `typed.NAME`. The page opens the form's dialog and fills it in (`app::components::Refused`).
-//! Only the fields listed here are added. None of them is a password, token or secret. [`MOST`]
-//! limits the length of the URL.
+//! field as `typed.NAME`. The page opens the form's dialog and fills it in
+//! (`app::components::Refused`). Only the fields listed here are added. None of them is a password,
+//! token or secret. [`MAX`] limits the length of the URL.
 
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
@@ -17,7 +17,7 @@ use api::Problem;
 use crate::http::problems::Refusal;
 
 /// Maximum bytes of input. A longer form is not kept; the user can still go back in the browser.
-pub(crate) const MOST: usize = 4096;
+pub(crate) const MAX: usize = 4096;
 
 /// Fields to keep, by the path that the form posts to.
 const RETAINED_FIELDS: [(&str, &[&str]); 15] = [
@@ -27,7 +27,7 @@ const RETAINED_FIELDS: [(&str, &[&str]); 15] = [
     ),
     ("/call/add-nodes", &["text"]),
     ("/call/add-person", &["name", "viewer", "operator", "reviewer", "admin", "inside"]),
-    ("/call/make-token", &["name", "viewer", "operator", "admin", "deployment", "days"]),
+    ("/call/create-token", &["name", "viewer", "operator", "admin", "deployment", "days"]),
     ("/call/create-node-token", &["name", "days"]),
     ("/call/hold", &["reason"]),
     ("/call/set-priority", &["priority", "reason"]),
@@ -45,7 +45,7 @@ const RETAINED_FIELDS: [(&str, &[&str]); 15] = [
 pub(crate) async fn keep_input(request: Request, next: Next) -> Response {
     let Some(names) = retained_fields(&request) else { return next.run(request).await };
     let (parts, body) = request.into_parts();
-    let Ok(form) = to_bytes(body, MOST).await else {
+    let Ok(form) = to_bytes(body, MAX).await else {
         return Refusal(Problem::invalid("The form is incomplete. Send it again.")).into_response();
     };
     let typed = typed(&String::from_utf8_lossy(&form), names);
@@ -69,7 +69,7 @@ fn retained_fields(request: &Request) -> Option<&'static [&'static str]> {
     };
     let expects_page = text(header::ACCEPT).is_some_and(|kinds| kinds.contains("text/html"));
     let message = text(header::CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
-    let is_within_limit = message.is_some_and(|length| length <= MOST);
+    let is_within_limit = message.is_some_and(|length| length <= MAX);
     (request.method() == Method::POST && expects_page && is_within_limit).then_some(names)
 }
 
@@ -128,7 +128,8 @@ mod tests {
             "http://localhost/nodes?state=dead&typed.fqdn=y&__path=%2Fcall%2Fadd-node&__err=e31%3D"
         );
         assert_eq!(
-            redirect_with_input("http://localhost/nodes?typed.fqdn=y", &typed).expect("a query"),
+            redirect_with_input("http://localhost/nodes?typed.fqdn=y", &typed)
+                .expect("after a success, the address has no input"),
             "http://localhost/nodes",
             "done: nothing is left of it"
         );
@@ -139,7 +140,7 @@ mod tests {
     fn secret_fields_are_never_kept() {
         for (call, names) in RETAINED_FIELDS {
             for secret in ["password", "old", "new", "again", "token", "link", "username"] {
-                assert!(!names.contains(&secret), "{call} brings back {secret}");
+                assert!(!names.contains(&secret), "{call} returns the secret field {secret}");
             }
         }
     }

@@ -10,7 +10,8 @@
 //!   can set it. A form can't, and a script of another origin would need a CORS preflight, which
 //!   this server never grants.
 //! * `Authorization: Bearer` is sufficient. No browser adds it on its own, a cross-origin script
-//!   would need a preflight too, and cookies of such a request are ignored ([`crate::http::session`]).
+//!   would need a preflight too, and cookies of such a request are ignored
+//!   ([`crate::http::session`]).
 //!
 //! A GET changes nothing and needs no proof. `SameSite=Lax` on the cookie is a second defense.
 //!
@@ -53,8 +54,8 @@ const SECURITY_HEADERS: [(HeaderName, HeaderValue); 11] = [
     (
         HeaderName::from_static("permissions-policy"),
         HeaderValue::from_static(
-            "accelerometer=(), camera=(), display-capture=(), geolocation=(), gyroscope=(), magnetometer=(), \
-             microphone=(), midi=(), payment=(), usb=()",
+            "accelerometer=(), camera=(), display-capture=(), geolocation=(), gyroscope=(), \
+             magnetometer=(), microphone=(), midi=(), payment=(), usb=()",
         ),
     ),
     (
@@ -82,9 +83,10 @@ const SECURITY_HEADERS: [(HeaderName, HeaderValue); 11] = [
 /// The policy of a page. `nonce` is unique to this response.
 pub(crate) fn page_csp(nonce: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(&format!(
-        "default-src 'none'; script-src 'self' 'nonce-{nonce}' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; \
-         font-src 'self'; connect-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; \
-         frame-ancestors 'none'; object-src 'none'"
+        "default-src 'none'; script-src 'self' 'nonce-{nonce}' 'wasm-unsafe-eval'; style-src \
+         'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; manifest-src 'self'; \
+         form-action 'self'; base-uri 'none'; frame-ancestors 'none'; object-src \
+         'none'"
     ))
     .ok()
 }
@@ -118,7 +120,8 @@ fn head_problem(request: &Request) -> Option<Problem> {
     if head_size(request) > limits::MAX_HEAD_BYTES {
         let limit = limits::MAX_HEAD_BYTES / 1024;
         let detail = format!(
-            "The request line and headers are larger than {limit} KiB. Send fewer or shorter headers."
+            "The request line and headers are larger than {limit} KiB. Send fewer or shorter \
+             headers."
         );
         return Some(Problem::new(431, "head_too_large", "Request headers too large", detail));
     }
@@ -131,7 +134,8 @@ fn head_problem(request: &Request) -> Option<Problem> {
         && !host.as_bytes().eq_ignore_ascii_case(target.as_str().as_bytes())
     {
         return bad(
-            "The request target and the Host header name different hosts. Send the same host in both.",
+            "The request target and the Host header name different hosts. Send the same host in \
+             both.",
         );
     }
     None
@@ -258,16 +262,16 @@ mod tests {
 
     #[test]
     fn cross_site_changes_are_rejected() {
-        let here = ("origin", "http://127.0.0.1:7700");
+        let own_origin = ("origin", "http://127.0.0.1:7700");
         assert!(own(&[("sec-fetch-site", "same-origin")]));
-        assert!(own(&[("sec-fetch-site", "same-origin"), here]));
-        assert!(own(&[here]));
+        assert!(own(&[("sec-fetch-site", "same-origin"), own_origin]));
+        assert!(own(&[own_origin]));
         assert!(own(&[("x-gantry", "1")]));
         assert!(own(&[("authorization", "Bearer gantry_x")]));
         assert!(!own(&[("authorization", "Basic YTpi")]) && !own(&[("authorization", "Bearer ")]));
         assert!(!own(&[("authorization", "Bearer gantry_x"), ("origin", "http://evil.example")]));
         for site in ["cross-site", "same-site", "none", ""] {
-            assert!(!own(&[("sec-fetch-site", site), here, ("x-gantry", "1")]), "{site}");
+            assert!(!own(&[("sec-fetch-site", site), own_origin, ("x-gantry", "1")]), "{site}");
         }
         for origin in ["null", "http://127.0.0.1:7701", "http://evil.example"] {
             assert!(!own(&[("origin", origin), ("x-gantry", "1")]), "{origin}");

@@ -43,14 +43,16 @@ use api::Problem;
 use api::problem::DEFAULT_RETRY_AFTER;
 
 use crate::AppState;
-use crate::http::contract::LONGEST_KEY;
 use crate::http::problems::Refusal;
 use crate::http::session::RequestActor;
+
+/// Maximum length of an idempotency key in characters.
+pub(crate) const MAX_KEY_LENGTH: usize = 255;
 
 pub(crate) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// Maximum size of a stored response in bytes.
-const MOST: usize = 64 * 1024;
+const MAX: usize = 64 * 1024;
 /// Headers that are stored with a response. All others are the same for every response.
 const STORED_HEADERS: [HeaderName; 3] = [header::CONTENT_TYPE, header::LOCATION, header::ETAG];
 
@@ -117,7 +119,7 @@ async fn claim(state: &AppState, request: Request) -> Result<Handling, Refusal> 
         Claimed::Yours(claim) => {
             Ok(Handling::Run(Request::from_parts(parts, Body::from(bytes)), Some((key, claim))))
         }
-        Claimed::Completed(kept) => Ok(Handling::Answer(again(kept))),
+        Claimed::Completed(stored) => Ok(Handling::Answer(again(stored))),
         Claimed::UnderWay(seconds) => {
             let problem = Problem::conflict(
                 "in_progress",
@@ -162,23 +164,24 @@ fn word(headers: &HeaderMap) -> Result<String, Problem> {
     let mut all = headers.get_all(KEY).iter();
     let only = all.next().filter(|_| all.next().is_none()).and_then(|value| value.to_str().ok());
     let is_valid = |text: &&str| {
-        (1..=LONGEST_KEY).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+        (1..=MAX_KEY_LENGTH).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_graphic())
     };
     only.filter(is_valid).map(str::to_owned).ok_or_else(|| {
         Problem::invalid(format!(
-            "Invalid Idempotency-Key: send one key of 1 to {LONGEST_KEY} visible ASCII characters, \
-             such as a UUID."
+            "Invalid Idempotency-Key: send one key of 1 to {MAX_KEY_LENGTH} visible ASCII \
+             characters, such as a UUID."
         ))
     })
 }
 
-fn again(kept: StoredResponse) -> Response {
-    let mut answer = match kept.body {
+fn again(stored: StoredResponse) -> Response {
+    let mut answer = match stored.body {
         Ok(body) => {
-            let status = StatusCode::from_u16(kept.status).unwrap_or(StatusCode::OK);
+            let status = StatusCode::from_u16(stored.status).unwrap_or(StatusCode::OK);
             let mut answer = (status, Body::from(body)).into_response();
             for name in STORED_HEADERS {
-                let value = kept.headers.get(name.as_str()).and_then(Value::as_str);
+                let value = stored.headers.get(name.as_str()).and_then(Value::as_str);
                 if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
                     answer.headers_mut().insert(name, value);
                 }
@@ -222,10 +225,10 @@ async fn note(
     });
     let body = match secret {
         true => Err(OmitReason::Secret),
-        false if bytes.len() > MOST => Err(OmitReason::TooLarge),
+        false if bytes.len() > MAX => Err(OmitReason::TooLarge),
         false => Ok(bytes.to_vec()),
     };
-    let kept = StoredResponse {
+    let stored = StoredResponse {
         status: parts.status.as_u16(),
         headers: Value::Object(pairs.collect()),
         body,
@@ -233,7 +236,7 @@ async fn note(
     let noted = async {
         let mut connection = state.control.store().pool().acquire().await?;
         match parts.status.is_success() {
-            true => store_response(&mut connection, key, claim, &kept).await.map(drop),
+            true => store_response(&mut connection, key, claim, &stored).await.map(drop),
             false => release_key(&mut connection, key, claim).await,
         }
     };

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Maximum size of a request body in bytes.
 pub const MAX_BODY_BYTES: usize = 1024 * 1024;
 /// Maximum size in bytes of a barclamp import, which includes scripts.
-pub const MAX_IMPORT_BYTES: usize = 16 * 1024 * 1024;
+pub const MAX_IMPORT_BYTES: usize = control::MAX_IMPORT;
 /// Maximum size in bytes of a machine's report: its facts as JSON, with room for whitespace.
 pub const MAX_REPORT_BYTES: usize = 2 * api::limits::FACTS;
 /// Maximum nesting depth of a JSON body. It is the limit of `serde_json`; a test compares both.

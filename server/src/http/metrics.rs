@@ -1,11 +1,10 @@
 //! `GET /metrics` for Prometheus.
 //!
-//! Labels have a bounded set of values and never contain client input: the route's template, a known
-//! method, the status, the name of a worker. Clients can't increase the number of time series.
-//! Process metrics are
-//! counted as they happen. Database metrics are queried on collection, at most once per
-//! [`CACHE_TTL`]. If the database does not answer, they are omitted (`gantry_database_up 0`),
-//! because old numbers would look current.
+//! Labels have a bounded set of values and never contain client input: the route's template, a
+//! known method, the status, the name of a worker. Clients can't increase the number of time
+//! series. Process metrics are counted as they happen. Database metrics are queried on collection,
+//! at most once per [`CACHE_TTL`]. If the database does not answer, they are omitted
+//! (`gantry_database_up 0`), because old numbers would look current.
 //!
 //! Metrics show the amount of work and its progress, so access is restricted. With a token
 //! (`Config::metrics_token`), a client must send it as a bearer token. Without one, only this
@@ -14,7 +13,6 @@
 
 use std::net::SocketAddr;
 use std::str::FromStr;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
@@ -39,7 +37,7 @@ use tokio::time::Instant;
 use crate::AppState;
 use crate::http::limits;
 use crate::http::problems::Refusal;
-use crate::http::run_metrics::{RunMetrics, register_workers};
+use crate::http::run_metrics::{FloatGauge, RunMetrics, register_workers};
 
 /// Maximum age of database metrics.
 const CACHE_TTL: Duration = Duration::from_secs(5);
@@ -53,8 +51,6 @@ const FORWARDING_HEADERS: [&str; 4] =
     ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
 /// Label of requests without a route.
 const NO_ROUTE: &str = "none";
-
-pub(crate) type FloatGauge = Gauge<f64, AtomicU64>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ResponseLabels {
@@ -290,19 +286,19 @@ struct DatabaseNumbers {
 
 async fn numbers(state: &AppState) -> Option<DatabaseNumbers> {
     // Concurrent requests wait for the same result.
-    let mut kept = state.metrics.0.database.lock().await;
-    if let Some((at, numbers)) = &*kept
+    let mut cached = state.metrics.0.database.lock().await;
+    if let Some((at, numbers)) = &*cached
         && at.elapsed() < CACHE_TTL
     {
         return Some(numbers.clone());
     }
-    *kept = None;
+    *cached = None;
     state.metrics.0.runs.update(&state.control).await?;
     let numbers = DatabaseNumbers {
         numbers: state.control.numbers().await.ok()?,
         workers: state.control.worker_loads().await.ok()?,
     };
-    *kept = Some((Instant::now(), numbers.clone()));
+    *cached = Some((Instant::now(), numbers.clone()));
     Some(numbers)
 }
 
@@ -337,7 +333,7 @@ fn database_registry(numbers: &DatabaseNumbers) -> Registry {
     register_by_state(
         "deployments",
         "Deployments: all, and on hold",
-        &[("on_hold", tally.held), ("all", tally.deployments)],
+        &[("on_hold", tally.on_hold), ("all", tally.deployments)],
     );
     let mut one = |name: &str, help: &str, value: i64| {
         let gauge: Gauge = Gauge::default();

@@ -7,6 +7,7 @@ pub(crate) mod contract;
 pub(crate) mod downloads;
 pub(crate) mod form_input;
 pub(crate) mod guard;
+pub(crate) mod head_errors;
 pub(crate) mod health;
 pub(crate) mod idempotency;
 pub mod limits;

@@ -84,12 +84,12 @@ mod tests {
         let others = permits.take(bo).expect("a permit");
         assert_eq!(permits.take(bo).err(), Some(Full::Server));
         drop(first);
-        assert!(permits.take(ada).is_ok() && permits.free() == 1, "and given back at once");
+        assert!(permits.take(ada).is_ok() && permits.free() == 1, "the permit is released at once");
         drop(others);
         assert_eq!(
-            (permits.free(), permits.taken.lock().expect("the table").len()),
+            (permits.free(), permits.taken.lock().expect("an unpoisoned lock").len()),
             (2, 1),
-            "nobody is kept for nothing"
+            "people without permits are removed"
         );
     }
 }

@@ -21,10 +21,12 @@ use axum::body::{Body, Bytes};
 use axum::extract::path::ErrorKind;
 use axum::extract::rejection::{BytesRejection, FormRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use engine::data::written;
+use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 
 use crate::AppState;
@@ -133,9 +135,24 @@ impl From<BytesRejection> for Refusal {
 pub(crate) struct PathParams<T>(pub T);
 
 /// Typed query parameters.
-#[derive(Debug, Clone, Copy, FromRequestParts)]
-#[from_request(via(Query), rejection(Refusal))]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct QueryParams<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        // The library replaces invalid UTF-8, so a filter would look for other text.
+        let query = parts.uri.query().unwrap_or_default();
+        if percent_decode_str(query).decode_utf8().is_err() {
+            return Err(Refusal(Problem::invalid(format!(
+                "{INVALID_QUERY_PREFIX}the query is not valid UTF-8."
+            ))));
+        }
+        let Query(found) = Query::from_request_parts(parts, state).await?;
+        Ok(Self(found))
+    }
+}
 
 /// A typed JSON body. An error names the field, line and column.
 ///
@@ -220,7 +237,7 @@ fn path_error(rejection: &PathRejection) -> String {
     let PathRejection::FailedToDeserializePathParams(failed) = rejection else {
         return rejection.body_text();
     };
-    let not = |value: &str, wanted: &str| format!("{value:?} is not {wanted}");
+    let not = |value: &str, expected: &str| format!("{value:?} is not {expected}");
     match failed.kind() {
         ErrorKind::ParseError { value, expected_type }
         | ErrorKind::ParseErrorAtKey { value, expected_type, .. }
@@ -323,17 +340,17 @@ fn describe_serde_error(text: &str) -> String {
         .replace("number too large to fit in target type", "number out of range")
         .replace("invalid type: sequence", "invalid type: array")
         .replace("invalid type: map", "invalid type: object");
-    let Some((before, wanted)) = text.rsplit_once(", expected ") else { return text };
-    let first = wanted.split(' ').next().unwrap_or_default();
-    let plain = match wanted {
+    let Some((before, expected)) = text.rsplit_once(", expected ") else { return text };
+    let first = expected.split(' ').next().unwrap_or_default();
+    let plain = match expected {
         "a map" => "an object",
         "a sequence" => "an array",
         "a boolean" => "true or false",
         "a string" => "a string",
         "a formatted UUID string" => ID_DESCRIPTION,
-        _ if first == "struct" || wanted.starts_with("internally tagged enum") => "an object",
+        _ if first == "struct" || expected.starts_with("internally tagged enum") => "an object",
         _ if first == "enum" => "one of the valid values",
-        wanted => describe_number_type(wanted).unwrap_or(wanted),
+        expected => describe_number_type(expected).unwrap_or(expected),
     };
     format!("{before}, expected {plain}")
 }
@@ -476,7 +493,8 @@ fn page(problem: &Problem) -> String {
     let (title, detail) = (escaped(&problem.title), escaped(&problem.detail));
     format!(
         "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><meta name=\"color-scheme\" content=\"light dark\">\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><meta \
+         name=\"color-scheme\" content=\"light dark\">\
          <title>{title} · Gantry</title></head><body><main><h1>{title}</h1><p>{detail}</p>\
          <p><a href=\"/\">Go to the overview</a></p></main></body></html>"
     )
@@ -562,7 +580,8 @@ mod tests {
             ),
             (
                 "invalid value: integer `999999999999`, expected i32",
-                "invalid value: integer `999999999999`, expected a whole number from -2147483648 to 2147483647",
+                "invalid value: integer `999999999999`, expected a whole number from -2147483648 \
+                 to 2147483647",
             ),
             (
                 "invalid value: integer `-1`, expected u32",
@@ -609,10 +628,11 @@ mod tests {
             ),
         ] {
             let Refusal(problem) =
-                read_json::<serde_json::Value>(sent.as_bytes()).expect_err("no JSON");
+                read_json::<serde_json::Value>(sent.as_bytes()).expect_err("invalid JSON");
             assert_eq!(problem.errors[0].detail, expected, "{sent}");
         }
-        let Refusal(problem) = read_json::<serde_json::Value>(b"[\"\xff\"]").expect_err("no UTF-8");
+        let Refusal(problem) =
+            read_json::<serde_json::Value>(b"[\"\xff\"]").expect_err("invalid UTF-8");
         assert_eq!(problem.errors[0].detail, "invalid UTF-8");
     }
 
@@ -626,7 +646,7 @@ mod tests {
     fn duplicate_json_key_is_rejected() {
         assert!(read_json::<serde_json::Value>(b"{\"a\": 1, \"b\": 1}").is_ok());
         let twice = b"{\"data\": {\"a\": 1,\n\"a\": 2}}";
-        let Refusal(problem) = read_json::<serde_json::Value>(twice).expect_err("it stands twice");
+        let Refusal(problem) = read_json::<serde_json::Value>(twice).expect_err("a duplicate key");
         assert!(problem.errors[0].at.starts_with("line 2"), "{problem:?}");
         assert!(problem.detail.contains("duplicate key"), "{problem:?}");
     }

@@ -1,9 +1,9 @@
 //! Trusted reverse proxies (`X-Forwarded-For`).
 //!
 //! A client can send any `X-Forwarded-For`. Each proxy appends the address of its own client, so an
-//! entry is only as reliable as the proxy that added it. [`TrustedProxies::behind`] starts with the
-//! address of the connection, which can't be forged. It takes the next entry from the right only
-//! while the previous address is a trusted proxy.
+//! entry is only as reliable as the proxy that added it. [`TrustedProxies::client_address`] starts
+//! with the address of the connection, which can't be forged. It takes the next entry from the
+//! right only while the previous address is a trusted proxy.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use axum::http::HeaderMap;
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
 /// Maximum number of entries.
-const MOST: usize = 64;
+const MAX: usize = 64;
 
 /// An address or a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub enum ProxiesError {
     )]
     Form(String),
     /// The list is too long.
-    #[error("the list has more than {} proxies: use their network instead", MOST)]
+    #[error("the list has more than {} proxies: use their network instead", MAX)]
     TooMany,
 }
 
@@ -115,7 +115,7 @@ impl FromStr for TrustedProxies {
             Network::parse(word).ok_or_else(|| ProxiesError::Form(word.chars().take(100).collect()))
         };
         let networks: Vec<Network> = words.map(network).collect::<Result<_, _>>()?;
-        if networks.len() > MOST {
+        if networks.len() > MAX {
             return Err(ProxiesError::TooMany);
         }
         Ok(Self(networks))
@@ -147,22 +147,22 @@ mod tests {
 
     #[test]
     fn only_trusted_proxies_set_client_address() {
-        let here = TrustedProxies::LOOPBACK;
-        assert_eq!(from(here, "127.0.0.1", &["203.0.113.9"]), "203.0.113.9");
+        let loopback = TrustedProxies::LOOPBACK;
+        assert_eq!(from(loopback, "127.0.0.1", &["203.0.113.9"]), "203.0.113.9");
         assert_eq!(
-            from(here, "::1", &["1.1.1.1, 203.0.113.9"]),
+            from(loopback, "::1", &["1.1.1.1, 203.0.113.9"]),
             "203.0.113.9",
-            "the client wrote the first"
+            "the client sent the first address"
         );
-        assert_eq!(from(here, "::ffff:127.0.0.1", &["1.1.1.1", "203.0.113.9"]), "203.0.113.9");
+        assert_eq!(from(loopback, "::ffff:127.0.0.1", &["1.1.1.1", "203.0.113.9"]), "203.0.113.9");
         assert_eq!(
-            from(here, "198.51.100.4", &["203.0.113.9"]),
+            from(loopback, "198.51.100.4", &["203.0.113.9"]),
             "198.51.100.4",
-            "it is no proxy of ours"
+            "the peer is not a trusted proxy"
         );
         assert_eq!(from("", "127.0.0.1", &["203.0.113.9"]), "127.0.0.1");
-        assert_eq!(from(here, "127.0.0.1", &["nonsense"]), "127.0.0.1");
-        assert_eq!(from(here, "127.0.0.1", &[]), "127.0.0.1");
+        assert_eq!(from(loopback, "127.0.0.1", &["nonsense"]), "127.0.0.1");
+        assert_eq!(from(loopback, "127.0.0.1", &[]), "127.0.0.1");
         assert_eq!(
             from("10.0.0.0/24, 127.0.0.1", "127.0.0.1", &["1.1.1.1, 203.0.113.9, 10.0.0.7"]),
             "203.0.113.9"
@@ -192,7 +192,7 @@ mod tests {
             ("127.0.0.0/8,::1/128", Ok(TrustedProxies::default()))
         );
         assert_eq!(
-            "10.0.0.1,".repeat(MOST + 1).parse::<TrustedProxies>(),
+            "10.0.0.1,".repeat(MAX + 1).parse::<TrustedProxies>(),
             Err(ProxiesError::TooMany)
         );
     }

@@ -8,6 +8,7 @@
 //! collection reads the runs after the last one that was counted. All servers count the same runs.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use control::{Control, EndCursor, WorkerLoad};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -18,7 +19,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use tokio::sync::Mutex;
 
-use crate::http::metrics::FloatGauge;
+/// A gauge with a fraction.
+pub(crate) type FloatGauge = Gauge<f64, AtomicU64>;
 
 /// Upper bounds of the histograms, in seconds. A run takes up to hours.
 const BUCKETS: [f64; 12] =
@@ -78,7 +80,7 @@ impl RunMetrics {
             let outcome = OUTCOMES.into_iter().find(|outcome| *outcome == run.outcome)?;
             let label = OutcomeLabel { outcome };
             self.ended.get_or_create(&label).inc();
-            if let Some(seconds) = run.ran {
+            if let Some(seconds) = run.run_seconds {
                 self.took.get_or_create(&label).observe(seconds);
             }
             if let Some(seconds) = run.queued {

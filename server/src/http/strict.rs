@@ -131,9 +131,12 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Reading<V> {
     }
 
     visit! {
-        visit_bool: bool; visit_i8: i8; visit_i16: i16; visit_i32: i32; visit_i64: i64; visit_i128: i128; visit_u8: u8; visit_u16: u16;
-        visit_u32: u32; visit_u64: u64; visit_u128: u128; visit_f32: f32; visit_f64: f64; visit_char: char; visit_str: &str;
-        visit_borrowed_str: &'de str; visit_string: String; visit_bytes: &[u8]; visit_borrowed_bytes: &'de [u8]; visit_byte_buf: Vec<u8>;
+        visit_bool: bool; visit_i8: i8; visit_i16: i16; visit_i32: i32; visit_i64: i64;
+        visit_i128: i128; visit_u8: u8; visit_u16: u16;
+        visit_u32: u32; visit_u64: u64; visit_u128: u128; visit_f32: f32; visit_f64: f64;
+        visit_char: char; visit_str: &str;
+        visit_borrowed_str: &'de str; visit_string: String; visit_bytes: &[u8];
+        visit_borrowed_bytes: &'de [u8]; visit_byte_buf: Vec<u8>;
     }
 
     fn visit_none<E: Error>(self) -> Result<V::Value, E> {
@@ -305,8 +308,17 @@ mod tests {
     fn valid_json_is_unaffected() {
         for good in [
             json!({"list": []}),
-            json!({"list": [{"a": 1}], "maybe": {"a": 2}, "named": {"x": {"a": 3}}, "pair": [4, 5]}),
-            json!({"list": [], "maybe": null, "tagged": {"kind": "bind", "a": 1}, "any": [[1], {"x": [2.5, null, "t", true]}]}),
+            json!(
+                {"list": [{"a": 1}], "maybe": {"a": 2}, "named": {"x": {"a": 3}}, "pair": [4, 5]}
+            ),
+            json!(
+                {
+                    "list": [], "maybe": null, "tagged": {"kind": "bind", "a": 1}, "any": [
+                        [1],
+                        {"x": [2.5, null, "t", true]}
+                    ]
+                }
+            ),
             json!({"list": [], "one_of": "plain"}),
             json!({"list": [], "one_of": {"named": {"a": 1}}}),
             json!({"list": [], "one_of": {"wrapped": {"a": 1}}}),
@@ -332,7 +344,7 @@ mod tests {
         ] {
             assert!(
                 serde_json::from_str::<Outer>(&bad.to_string()).is_ok(),
-                "it would be taken: {bad}"
+                "serde alone accepts this: {bad}"
             );
             let error = read(&bad).unwrap_err().to_string();
             assert!(error.contains("invalid type: sequence, expected an object"), "{bad}: {error}");

@@ -10,9 +10,9 @@
 //! up to which all events were sent, so a quiet stream resumes close to the end of the journal. It
 //! also shows that the connection is alive.
 //!
-//! The stream ends within 30 seconds ([`StreamIntervals`]) after its session or token ends; reconnecting
-//! then returns 401. It also ends when its user loses the permission to view; reconnecting then
-//! returns 403.
+//! The stream ends within 30 seconds ([`StreamIntervals`]) after its session or token ends;
+//! reconnecting then returns 401. It also ends when its user loses the permission to view;
+//! reconnecting then returns 403.
 
 pub(crate) mod feed;
 
@@ -74,25 +74,25 @@ pub(crate) struct StreamQuery {
 pub(crate) async fn events(
     State(state): State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<StreamQuery>,
+    QueryParams(query): QueryParams<StreamQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     actor.require(Permission::Viewer)?;
-    let topics = Topics::parse(&wanted.topics)?;
-    let after = place(&headers, &wanted.after)?;
+    let topics = Topics::parse(&query.topics)?;
+    let after = start_position(&headers, &query.after)?;
     let permit = state.streams.take(actor.person).map_err(full)?;
     let subscription = state.feed.listen(after).await.map_err(|error| {
         tracing::warn!(%error, "cannot start a stream");
         Problem::unavailable("The journal is not available. Try again in a moment.")
     })?;
     let stream = stream(state, actor, topics, subscription);
-    let held = async_stream::stream! {
+    let stream = async_stream::stream! {
         let _permit = permit;
         for await event in stream {
             yield event;
         }
     };
-    let mut answer = Sse::new(held).into_response();
+    let mut answer = Sse::new(stream).into_response();
     // For proxies that would otherwise buffer the stream.
     answer
         .headers_mut()
@@ -119,7 +119,7 @@ fn full(full: Full) -> Problem {
     }
 }
 
-fn place(headers: &HeaderMap, after: &str) -> Result<Option<Position>, Problem> {
+fn start_position(headers: &HeaderMap, after: &str) -> Result<Option<Position>, Problem> {
     let last =
         headers.get("last-event-id").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let text = if last.is_empty() { after } else { last };
@@ -219,7 +219,10 @@ fn stream(
 ) -> impl Stream<Item = Result<Event, Infallible>> {
     let Joined { mut events, logs: mut log_growth, first } = subscription;
     async_stream::stream! {
-        let (mut heartbeat, mut still) = (every(state.stream_intervals.heartbeat), every(state.stream_intervals.session_check));
+        let (mut heartbeat, mut still) = (
+            every(state.stream_intervals.heartbeat),
+            every(state.stream_intervals.session_check)
+        );
         // Shows at once that the connection works, and its position.
         yield Ok(beat(events.position()));
         if let Some(feed_message) = first {
@@ -245,7 +248,9 @@ fn stream(
                 StreamEvent::SessionCheck => {}
                 StreamEvent::Heartbeat => yield Ok(beat(events.position())),
                 StreamEvent::FeedMessage(Ok(Some(feed_message))) => {
-                    for feed_message in feed_message.iter().filter(|feed_message| sieve.accepts(feed_message)) {
+                    for feed_message in feed_message
+                        .iter()
+                        .filter(|feed_message| sieve.accepts(feed_message)) {
                         logs.learn(feed_message);
                         yield Ok(message(feed_message));
                     }
@@ -363,11 +368,11 @@ mod tests {
     #[test]
     fn reconnecting_browser_resumes_after_last_event() {
         let mut headers = HeaderMap::new();
-        assert_eq!(place(&headers, ""), Ok(None));
-        assert_eq!(place(&headers, "12"), Ok(Some(Position { xid: 12, id: 0 })));
+        assert_eq!(start_position(&headers, ""), Ok(None));
+        assert_eq!(start_position(&headers, "12"), Ok(Some(Position { xid: 12, id: 0 })));
         headers.insert("last-event-id", HeaderValue::from_static("15-3"));
-        assert_eq!(place(&headers, "12"), Ok(Some(Position { xid: 15, id: 3 })));
+        assert_eq!(start_position(&headers, "12"), Ok(Some(Position { xid: 15, id: 3 })));
         headers.insert("last-event-id", HeaderValue::from_static("x"));
-        assert_eq!(place(&headers, "12").map_err(|problem| problem.status), Err(400));
+        assert_eq!(start_position(&headers, "12").map_err(|problem| problem.status), Err(400));
     }
 }

@@ -70,18 +70,18 @@ impl EmbeddedFiles {
         &self,
         method: &Method,
         path: &str,
-        asked: &HeaderMap,
+        headers: &HeaderMap,
     ) -> Option<Response> {
         let path = path.strip_prefix('/')?;
         let plain = self.0.get(path)?;
-        let packed = ENCODINGS.iter().filter(|(coding, _)| accepts(asked, coding));
+        let packed = ENCODINGS.iter().filter(|(coding, _)| accepts(headers, coding));
         let packed = packed
             .filter_map(|(coding, end)| {
                 Some((*coding, self.0.get(format!("{path}{end}").as_str())?))
             })
             .next();
         let (coding, file) = packed.map_or((None, plain), |(coding, file)| (Some(coding), file));
-        let mut answer = match known(asked, &file.tag) {
+        let mut answer = match known(headers, &file.tag) {
             true => StatusCode::NOT_MODIFIED.into_response(),
             false if method == Method::HEAD => {
                 ([(header::CONTENT_LENGTH, file.body.len())]).into_response()
@@ -111,8 +111,9 @@ fn read(file: &'static include_dir::File<'static>) -> Option<(&'static str, File
 }
 
 /// Whether the client accepts an encoding with a weight above 0.
-fn accepts(asked: &HeaderMap, coding: &str) -> bool {
-    let all = asked.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+fn accepts(headers: &HeaderMap, coding: &str) -> bool {
+    let all =
+        headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     all.flat_map(|value| value.split(',')).any(|part| {
         let (name, weight) = part.split_once(';').unwrap_or((part, ""));
         let nothing =
@@ -122,8 +123,8 @@ fn accepts(asked: &HeaderMap, coding: &str) -> bool {
     })
 }
 
-fn known(asked: &HeaderMap, tag: &HeaderValue) -> bool {
-    let all = asked.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+fn known(headers: &HeaderMap, tag: &HeaderValue) -> bool {
+    let all = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     all.flat_map(|value| value.split(',')).any(|one| {
         let one = one.trim();
         one == "*" || one.strip_prefix("W/").unwrap_or(one).as_bytes() == tag.as_bytes()
@@ -137,21 +138,20 @@ mod tests {
     static FIXTURE: Dir<'static> = include_dir::include_dir!("$CARGO_MANIFEST_DIR/src/tests/site");
 
     fn ask(path: &str, headers: &[(header::HeaderName, &'static str)]) -> Option<Response> {
-        let asked = headers
+        let request_headers = headers
             .iter()
             .map(|(name, value)| (name.clone(), HeaderValue::from_static(value)))
             .collect();
-        EmbeddedFiles::of(&FIXTURE).answer(&Method::GET, path, &asked)
+        EmbeddedFiles::of(&FIXTURE).answer(&Method::GET, path, &request_headers)
     }
 
     fn coding(accepted: &'static str) -> Option<String> {
-        let answer =
-            ask("/pkg/a.css", &[(header::ACCEPT_ENCODING, accepted)]).expect("it is there");
+        let answer = ask("/pkg/a.css", &[(header::ACCEPT_ENCODING, accepted)]).expect("it exists");
         assert_eq!(answer.headers()[header::CONTENT_TYPE], "text/css; charset=utf-8");
         answer
             .headers()
             .get(header::CONTENT_ENCODING)
-            .map(|value| value.to_str().expect("a word").to_owned())
+            .map(|value| value.to_str().expect("ASCII text").to_owned())
     }
 
     #[test]
@@ -159,25 +159,28 @@ mod tests {
         assert_eq!(coding("gzip, deflate, br, zstd").as_deref(), Some("br"));
         assert_eq!(coding("gzip;q=0.5, br;q=0").as_deref(), Some("gzip"));
         assert_eq!(coding("deflate"), None);
-        let font = ask("/f.woff2", &[(header::ACCEPT_ENCODING, "br")]).expect("it is there");
-        assert!(!font.headers().contains_key(header::CONTENT_ENCODING), "it has no packed twin");
+        let font = ask("/f.woff2", &[(header::ACCEPT_ENCODING, "br")]).expect("it exists");
+        assert!(
+            !font.headers().contains_key(header::CONTENT_ENCODING),
+            "a font has no compressed version"
+        );
         assert_eq!(font.headers()[header::CONTENT_TYPE], "font/woff2");
     }
 
     #[test]
     fn current_etag_returns_304() {
-        let first = ask("/pkg/a.css", &[]).expect("it is there");
+        let first = ask("/pkg/a.css", &[]).expect("it exists");
         let tag: &'static str = Box::leak(
             first.headers()[header::ETAG].to_str().expect("a tag").to_owned().into_boxed_str(),
         );
-        let again = ask("/pkg/a.css", &[(header::IF_NONE_MATCH, tag)]).expect("it is there");
+        let again = ask("/pkg/a.css", &[(header::IF_NONE_MATCH, tag)]).expect("it exists");
         assert_eq!((first.status(), again.status()), (StatusCode::OK, StatusCode::NOT_MODIFIED));
         let packed =
             ask("/pkg/a.css", &[(header::IF_NONE_MATCH, tag), (header::ACCEPT_ENCODING, "br")]);
         assert_eq!(
-            packed.expect("it is there").status(),
+            packed.expect("it exists").status(),
             StatusCode::OK,
-            "each form has a tag of its own"
+            "each encoding has its own ETag"
         );
     }
 

@@ -34,8 +34,8 @@ pub(crate) async fn download(
     let run = state.control.run(&actor, id).await?;
     let length = run.log_bytes.unsigned_abs();
     let tag = run.run.ended.is_some().then(|| format!("\"{id}-{length}\""));
-    let wanted = part(&headers, length, tag.as_deref());
-    let mut answer = match &wanted {
+    let range = part(&headers, length, tag.as_deref());
+    let mut answer = match &range {
         RequestedPart::Nothing => StatusCode::RANGE_NOT_SATISFIABLE.into_response(),
         RequestedPart::Whole => {
             let place = downloads::take(&state, actor.person)?;
@@ -56,7 +56,7 @@ pub(crate) async fn download(
         }
     };
     put(header::ACCEPT_RANGES, "bytes".to_owned());
-    match wanted {
+    match range {
         RequestedPart::Nothing => {
             put(header::CONTENT_RANGE, format!("bytes */{length}"));
             return Ok(answer);
@@ -87,11 +87,11 @@ enum RequestedPart {
 /// Parses `Range`. An invalid header, or one with several ranges, is ignored (RFC 9110, 14.2).
 fn part(headers: &HeaderMap, length: u64, tag: Option<&str>) -> RequestedPart {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    let Some(asked) = text(header::RANGE) else { return RequestedPart::Whole };
+    let Some(range) = text(header::RANGE) else { return RequestedPart::Whole };
     if text(header::IF_RANGE).is_some_and(|of| Some(of) != tag) {
         return RequestedPart::Whole;
     }
-    let read = match parse_range_header(asked) {
+    let read = match parse_range_header(range) {
         Ok(read) => read.ranges,
         // A suffix of zero bytes is valid and can't be satisfied.
         Err(RangeUnsatisfiableError::ZeroSuffix) => return RequestedPart::Nothing,
@@ -127,14 +127,22 @@ fn bytes(
     async_stream::try_stream! {
         let mut offset = part.start;
         while offset < part.end {
-            let pieces = store::runs::read_log_range(store.pool(), run, offset, part.end, PIECES).await?;
+            let pieces = store::runs::read_log_range(
+                store.pool(),
+                run,
+                offset,
+                part.end,
+                PIECES
+            ).await?;
             if pieces.is_empty() {
                 // Breaking off the download is better than omitting a part.
                 Err(StoreError::corrupt(format!("the log of run {run}"), format!("byte {offset} is \
                     missing")))?;
             }
             for piece in pieces {
-                let skip = usize::try_from(offset.saturating_sub(piece.at_offset.unsigned_abs())).unwrap_or(usize::MAX);
+                let skip = usize::try_from(
+                    offset.saturating_sub(piece.at_offset.unsigned_abs())
+                ).unwrap_or(usize::MAX);
                 let new = piece.body.get(skip..).unwrap_or_default();
                 let remaining = usize::try_from(part.end - offset).unwrap_or(usize::MAX);
                 let new = &new[..new.len().min(remaining)];
@@ -168,7 +176,7 @@ mod tests {
         assert_eq!(
             asks("bytes=100-50", None),
             RequestedPart::Whole,
-            "what can't be is ignored before it is looked for"
+            "an invalid range is ignored before the log is read"
         );
         assert_eq!(asks("bytes=-99999999999", None), RequestedPart::Partial(0..100));
         assert_eq!(asks("bytes=99-18446744073709551615", None), RequestedPart::Partial(99..100));
@@ -183,10 +191,14 @@ mod tests {
             assert_eq!(asks(whole, None), RequestedPart::Whole, "{whole}");
         }
         assert_eq!(asks("bytes=40-", Some("\"1-100\"")), RequestedPart::Partial(40..100));
-        assert_eq!(asks("bytes=40-", Some("\"1-50\"")), RequestedPart::Whole, "it has grown since");
+        assert_eq!(
+            asks("bytes=40-", Some("\"1-50\"")),
+            RequestedPart::Whole,
+            "the log has grown since then"
+        );
         assert_eq!(part(&HeaderMap::new(), 100, None), RequestedPart::Whole);
         let mut headers = HeaderMap::new();
         headers.insert(header::RANGE, HeaderValue::from_static("bytes=-5"));
-        assert_eq!(part(&headers, 0, None), RequestedPart::Whole, "an empty log has no part");
+        assert_eq!(part(&headers, 0, None), RequestedPart::Whole, "an empty log has no ranges");
     }
 }

@@ -88,8 +88,8 @@ impl Site {
         )))
     }
 
-    async fn answer(&self, asked: Request) -> Response {
-        self.files.answer(asked).await
+    async fn answer(&self, request: Request) -> Response {
+        self.files.answer(request).await
     }
 
     fn lasts(&self, path: &str) -> HeaderValue {
@@ -121,15 +121,17 @@ impl Files {
         serde_json::from_slice(&json).ok()
     }
 
-    async fn answer(&self, asked: Request) -> Response {
+    async fn answer(&self, request: Request) -> Response {
         match self {
             Self::Folder(folder) => {
                 let files = ServeDir::new(folder).precompressed_br().precompressed_gzip();
-                let Ok(answer) = files.append_index_html_on_directories(false).oneshot(asked).await;
+                let Ok(answer) =
+                    files.append_index_html_on_directories(false).oneshot(request).await;
                 answer.into_response()
             }
             Self::Embedded(files) => {
-                let answer = files.answer(asked.method(), asked.uri().path(), asked.headers());
+                let answer =
+                    files.answer(request.method(), request.uri().path(), request.headers());
                 answer.unwrap_or_else(|| StatusCode::NOT_FOUND.into_response())
             }
         }
@@ -163,10 +165,10 @@ pub(crate) async fn file_or_not_found(State(state): State<AppState>, request: Re
 
 /// The same path without a trailing slash. Never a path that browsers take for another host
 /// (`//evil.example`).
-fn strip_trailing_slash(asked: &Uri) -> Option<String> {
-    let path = asked.path().strip_suffix('/')?.trim_end_matches('/');
+fn strip_trailing_slash(uri: &Uri) -> Option<String> {
+    let path = uri.path().strip_suffix('/')?.trim_end_matches('/');
     let is_own_path = path.starts_with('/') && !path.starts_with("//") && !path.contains('\\');
-    let query = asked.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     is_own_path.then(|| format!("{path}{query}"))
 }
 
@@ -176,15 +178,15 @@ mod tests {
 
     #[test]
     fn trailing_slash_redirects_within_the_site() {
-        let place = |text: &str| strip_trailing_slash(&text.parse().expect("an address"));
+        let target = |text: &str| strip_trailing_slash(&text.parse().expect("an address"));
         let to = |text: &str| Some(text.to_owned());
         assert_eq!(
-            (place("/nodes/"), place("/runs/8//?tab=log&a=/")),
+            (target("/nodes/"), target("/runs/8//?tab=log&a=/")),
             (to("/nodes"), to("/runs/8?tab=log&a=/"))
         );
-        assert_eq!(place("http://evil.example/nodes/"), to("/nodes"));
+        assert_eq!(target("http://evil.example/nodes/"), to("/nodes"));
         for stays in ["/", "/nodes", "/nodes?a=/", "//", "//evil.example/", "///evil.example/"] {
-            assert_eq!(place(stays), None, "{stays}");
+            assert_eq!(target(stays), None, "{stays}");
         }
     }
 }

@@ -45,25 +45,25 @@ pub(crate) fn operations(all: Operations) -> Operations {
 async fn audit(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<AuditQuery>,
+    QueryParams(query): QueryParams<AuditQuery>,
 ) -> Answer<AuditPage> {
-    Ok(Json(state.control.audit(&actor, &wanted).await?))
+    Ok(Json(state.control.audit(&actor, &query).await?))
 }
 
 async fn chain(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<ChainQuery>,
+    QueryParams(query): QueryParams<ChainQuery>,
 ) -> Answer<ChainView> {
-    Ok(Json(state.control.audit_chain(&actor, wanted).await?))
+    Ok(Json(state.control.audit_chain(&actor, query).await?))
 }
 
 async fn export(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<ChainQuery>,
+    QueryParams(query): QueryParams<ChainQuery>,
 ) -> Result<Response, Refusal> {
-    let (chain, header) = state.control.audit_export(&actor, wanted).await?;
+    let (chain, header) = state.control.audit_export(&actor, query).await?;
     let name = format!("attachment; filename=\"audit-{}-{}.jsonl\"", header.after + 1, header.end);
     let place = downloads::take(&state, actor.person)?;
     let body = downloads::body(place, lines((*state.control).clone(), chain, header));
@@ -88,7 +88,11 @@ fn lines(
             if part.is_empty() {
                 Err(Problem::internal())?;
             }
-            let part: Vec<Line> = part.into_iter().filter(|entry| entry.seq <= end).map(Line::Audit).collect();
+            let part: Vec<Line> = part
+                .into_iter()
+                .filter(|entry| entry.seq <= end)
+                .map(Line::Audit)
+                .collect();
             chain = next;
             yield written(&part, &mut totals)?;
         }

@@ -25,7 +25,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
 async fn background_tasks(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<BackgroundTasksQuery>,
+    QueryParams(query): QueryParams<BackgroundTasksQuery>,
 ) -> Answer<BackgroundTasks> {
-    Ok(Json(state.control.background_tasks(&actor, &wanted).await?))
+    Ok(Json(state.control.background_tasks(&actor, &query).await?))
 }

@@ -1,5 +1,5 @@
 //! `/api/v1/blueprints` and `/api/v1/execution`: history, progress and comparison of blueprints,
-//! and the switch that turns execution on or off.
+//! and the requests that turn execution on or off.
 
 use std::time::Duration;
 
@@ -15,15 +15,14 @@ use axum::response::IntoResponse;
 use engine::blueprint::Anchor;
 use engine::ids::BlueprintNumber;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::AppState;
-use crate::http::contract::{Negotiated, Operations, op};
+use crate::http::contract::{Created, Negotiated, Operations, op};
 use crate::http::limits;
 use crate::http::problems::{JsonBody, PathParams, QueryParams, Refusal};
 use crate::http::session::SignedIn;
-use crate::rest::reviews::{Committed, followed};
-use crate::rest::{Answer, CreatedWithLocation};
+use crate::rest::{Answer, CreatedWithLocation, SwitchRequest};
 
 pub(crate) fn operations(all: Operations) -> Operations {
     all.get("/blueprints", blueprints, op("listBlueprints", "List blueprints"))
@@ -58,15 +57,16 @@ pub(crate) fn operations(all: Operations) -> Operations {
                  destroy data.",
             ),
         )
-        .post("/execution", switch, op("switchExecution", "Turn execution on or off"))
+        .post("/execution/on", execution_on, op("turnExecutionOn", "Turn execution on"))
+        .post("/execution/off", execution_off, op("turnExecutionOff", "Turn execution off"))
 }
 
 async fn blueprints(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<BlueprintsQuery>,
+    QueryParams(query): QueryParams<BlueprintsQuery>,
 ) -> Answer<BlueprintPage> {
-    Ok(Json(state.control.targets(&actor, &wanted).await?))
+    Ok(Json(state.control.targets(&actor, &query).await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -79,6 +79,16 @@ struct CompareQuery {
     format: Option<DifferenceFormat>,
     /// Return documents after this one (JSON only).
     after: Option<Anchor>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Committed {
+    blueprint: BlueprintNumber,
+}
+
+/// The response with the URL of a target's rollout.
+pub(super) fn followed(target: BlueprintNumber) -> Created<Committed> {
+    Created(format!("/blueprints/{target}"), Committed { blueprint: target })
 }
 
 /// Format of a difference.
@@ -123,29 +133,29 @@ pub(super) fn compared(
     Ok(answer.into())
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct ExecutionRequest {
-    enabled: bool,
-    #[schemars(length(min = 1, max = 1000))]
-    reason: String,
-}
-
-async fn switch(
+async fn execution_on(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    JsonBody(input): JsonBody<ExecutionRequest>,
+    JsonBody(body): JsonBody<SwitchRequest>,
 ) -> CreatedWithLocation<Committed> {
-    Ok(followed(state.control.switch(&actor, input.enabled, input.reason).await?))
+    Ok(followed(state.control.switch(&actor, true, body.reason).await?))
+}
+
+async fn execution_off(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    JsonBody(body): JsonBody<SwitchRequest>,
+) -> CreatedWithLocation<Committed> {
+    Ok(followed(state.control.switch(&actor, false, body.reason).await?))
 }
 
 async fn target(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(number): PathParams<BlueprintNumber>,
-    QueryParams(wanted): QueryParams<BlueprintQuery>,
+    QueryParams(query): QueryParams<BlueprintQuery>,
 ) -> Answer<BlueprintView> {
-    let wait = Duration::from_secs(wanted.wait.into());
+    let wait = Duration::from_secs(query.wait.into());
     if wait > limits::MAX_WAIT {
         return Err(Problem::invalid(format!(
             "Invalid `wait`: the limit is {} seconds. Send the request again after that time.",
@@ -176,7 +186,7 @@ async fn retry(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(number): PathParams<BlueprintNumber>,
-    JsonBody(wanted): JsonBody<RetryFailed>,
+    JsonBody(request): JsonBody<RetryFailed>,
 ) -> Answer<RetriedSteps> {
-    Ok(Json(state.control.retry_failed(&actor, number, &wanted).await?))
+    Ok(Json(state.control.retry_failed(&actor, number, &request).await?))
 }

@@ -72,42 +72,42 @@ async fn script(
 async fn catalog(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<BarclampsQuery>,
+    QueryParams(query): QueryParams<BarclampsQuery>,
 ) -> Answer<CatalogPage> {
-    Ok(Json(state.control.find_barclamps(&actor, &wanted).await?))
+    Ok(Json(state.control.find_barclamps(&actor, &query).await?))
 }
 
 async fn roles(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<RolesQuery>,
+    QueryParams(query): QueryParams<RolesQuery>,
 ) -> Answer<RolePage> {
-    Ok(Json(state.control.roles(&actor, &wanted).await?))
+    Ok(Json(state.control.roles(&actor, &query).await?))
 }
 
 async fn role(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(name): PathParams<String>,
-    QueryParams(wanted): QueryParams<RoleQuery>,
+    QueryParams(query): QueryParams<RoleQuery>,
 ) -> Answer<RoleView> {
-    Ok(Json(state.control.role(&actor, &name, &wanted).await?))
+    Ok(Json(state.control.role(&actor, &name, &query).await?))
 }
 
 async fn role_graph(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<RoleGraphQuery>,
+    QueryParams(query): QueryParams<RoleGraphQuery>,
 ) -> Answer<RoleGraph> {
-    Ok(Json(state.control.role_graph(&actor, &wanted).await?))
+    Ok(Json(state.control.role_graph(&actor, &query).await?))
 }
 
 async fn imports(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<ImportsQuery>,
+    QueryParams(query): QueryParams<ImportsQuery>,
 ) -> Answer<ImportPage> {
-    Ok(Json(state.control.imports(&actor, &wanted).await?))
+    Ok(Json(state.control.imports(&actor, &query).await?))
 }
 
 async fn import(

@@ -22,11 +22,12 @@ use crate::http::problems::{JsonBody, OptionalJson, QueryParams};
 use crate::http::session::SignedIn;
 use crate::rest::named::NameOrId;
 use crate::rest::proposals::{Proposed, proposal_created};
-use crate::rest::{Answer, CreatedWithLocation, EmptyObject, Success};
+use crate::rest::{Answer, CreatedWithLocation, EmptyObject, Success, SwitchRequest};
 
 pub(crate) fn operations(all: Operations) -> Operations {
-    const PROPOSED: &str = "Adds the edit to the open proposal, or opens one. Nothing changes until \
-        the proposal is submitted, reviewed and committed. `Location` is the proposal.";
+    const PROPOSED: &str = "Adds the edit to the open proposal, or opens one. Nothing changes \
+        until the proposal is submitted, reviewed and committed. `Location` is the \
+        proposal.";
     all.get("/deployments", deployments, op("listDeployments", "List deployments"))
         .post(
             "/deployments",
@@ -45,16 +46,16 @@ pub(crate) fn operations(all: Operations) -> Operations {
         .get(
             "/deployments/{id}/declaration",
             declaration,
-            op("getDeclaration", "Get the desired state of a deployment").about(
-                "`gantry export` writes it as a file that `gantry apply` accepts.",
-            ),
+            op("getDeclaration", "Get the desired state of a deployment")
+                .about("`gantry export` writes it as a file that `gantry apply` accepts."),
         )
         .get(
             "/deployments/{id}/progress",
             deployment_progress,
             op("getDeploymentProgress", "Get the progress of a deployment").about(
-                "A deployment is stuck by the same rule as a blueprint: all remaining steps wait for \
-                 a person. `GET /api/v1/pending?deployment=` returns the reasons.",
+                "A deployment is stuck by the same rule as a blueprint: all remaining steps wait \
+                 for a person. `GET /api/v1/pending?deployment=` returns the \
+                 reasons.",
             ),
         )
         .get(
@@ -70,10 +71,11 @@ pub(crate) fn operations(all: Operations) -> Operations {
             propose,
             op("openProposal", "Open a proposal for a deployment, or return the open one"),
         )
+        .post("/deployments/{id}/hold", hold, op("holdDeployment", "Put a deployment on hold"))
         .post(
-            "/deployments/{id}/hold",
-            hold,
-            op("holdDeployment", "Put a deployment on hold, or end the hold"),
+            "/deployments/{id}/release",
+            release,
+            op("releaseDeployment", "End the hold of a deployment"),
         )
         .post(
             "/deployments/{id}/priority",
@@ -90,9 +92,9 @@ pub(crate) fn operations(all: Operations) -> Operations {
 async fn deployments(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<DeploymentsQuery>,
+    QueryParams(query): QueryParams<DeploymentsQuery>,
 ) -> Answer<DeploymentPage> {
-    Ok(Json(state.control.find_deployments(&actor, &wanted).await?))
+    Ok(Json(state.control.find_deployments(&actor, &query).await?))
 }
 
 async fn deployment(
@@ -106,9 +108,9 @@ async fn deployment(
 async fn create(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    JsonBody(wanted): JsonBody<DeploymentRequest>,
+    JsonBody(request): JsonBody<DeploymentRequest>,
 ) -> CreatedWithLocation<ProposedDeployment> {
-    let made = state.control.propose_deployment(&actor, &wanted).await?;
+    let made = state.control.propose_deployment(&actor, &request).await?;
     Ok(proposal_created(made.proposal, made))
 }
 
@@ -134,9 +136,9 @@ async fn declaration(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     NameOrId(name): NameOrId,
-    QueryParams(wanted): QueryParams<DeclarationQuery>,
+    QueryParams(query): QueryParams<DeclarationQuery>,
 ) -> Answer<DeploymentDeclaration> {
-    Ok(Json(state.control.declaration(&actor, &name, &wanted).await?))
+    Ok(Json(state.control.declaration(&actor, &name, &query).await?))
 }
 
 async fn deployment_progress(
@@ -151,9 +153,9 @@ async fn role_noderoles(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     NameOrId(name): NameOrId,
-    QueryParams(wanted): QueryParams<RoleNoderolesQuery>,
+    QueryParams(query): QueryParams<RoleNoderolesQuery>,
 ) -> Answer<RoleNoderoles> {
-    Ok(Json(state.control.find_role_noderoles(&actor, &name, &wanted).await?))
+    Ok(Json(state.control.find_role_noderoles(&actor, &name, &query).await?))
 }
 
 async fn propose(
@@ -167,22 +169,25 @@ async fn propose(
     Ok(proposal_created(proposal, Proposed { proposal }))
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct HoldRequest {
-    on_hold: bool,
-    #[schemars(length(min = 1, max = 1000))]
-    reason: String,
-}
-
 async fn hold(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     NameOrId(name): NameOrId,
-    JsonBody(holding): JsonBody<HoldRequest>,
+    JsonBody(body): JsonBody<SwitchRequest>,
 ) -> Answer<Success> {
     let deployment = state.control.deployment_named(&actor, &name).await?;
-    state.control.hold(&actor, deployment, holding.on_hold, holding.reason).await?;
+    state.control.hold(&actor, deployment, true, body.reason).await?;
+    Ok(Json(Success {}))
+}
+
+async fn release(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    NameOrId(name): NameOrId,
+    JsonBody(body): JsonBody<SwitchRequest>,
+) -> Answer<Success> {
+    let deployment = state.control.deployment_named(&actor, &name).await?;
+    state.control.hold(&actor, deployment, false, body.reason).await?;
     Ok(Json(Success {}))
 }
 
@@ -211,10 +216,10 @@ async fn set_priority(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     NameOrId(name): NameOrId,
-    JsonBody(wanted): JsonBody<PriorityRequest>,
+    JsonBody(request): JsonBody<PriorityRequest>,
 ) -> Answer<Success> {
     let deployment = state.control.deployment_named(&actor, &name).await?;
-    state.control.set_priority(&actor, deployment, wanted.priority, wanted.reason).await?;
+    state.control.set_priority(&actor, deployment, request.priority, request.reason).await?;
     Ok(Json(Success {}))
 }
 

@@ -6,7 +6,7 @@
 //! nodes to expand are ignored, because they may have been removed since.
 
 use api::Problem;
-use api::views::graph::{GraphDirection, GraphOptions, GraphView, Length, TrailOptions};
+use api::views::graph::{GraphDirection, GraphOptions, GraphView, Length, PathOptions};
 use axum::Json;
 use axum::extract::State;
 use control::MissingVertex;
@@ -60,7 +60,7 @@ struct GraphQuery {
     to: String,
     /// Highlight the longest path, by `count` of noderoles or by the `time` of their last runs.
     longest: String,
-    /// `trail`: show only the highlighted vertices, expanded into single noderoles.
+    /// `path`: show only the highlighted vertices, expanded into single noderoles.
     only: String,
     /// Show the cluster or a deployment as of this blueprint.
     #[schemars(range(min = 1))]
@@ -99,7 +99,7 @@ impl TryFrom<GraphQuery> for GraphOptions {
                 ))
             })
         };
-        let way = one_of(
+        let direction = one_of(
             "direction",
             &query.direction,
             &[
@@ -110,11 +110,11 @@ impl TryFrom<GraphQuery> for GraphOptions {
         )?;
         let longest =
             one_of("longest", &query.longest, &[("count", Length::Count), ("time", Length::Time)])?;
-        let only_trail = one_of("only", &query.only, &[("trail", true)])?.unwrap_or_default();
-        let trail = match (longest, nonempty(query.from), nonempty(query.to)) {
-            (Some(length), None, None) => Some(TrailOptions::Longest(length)),
-            (None, Some(from), Some(to)) => Some(TrailOptions::Between(from, to)),
-            (None, Some(from), None) => Some(TrailOptions::From(from)),
+        let only_path = one_of("only", &query.only, &[("path", true)])?.unwrap_or_default();
+        let marked_path = match (longest, nonempty(query.from), nonempty(query.to)) {
+            (Some(length), None, None) => Some(PathOptions::Longest(length)),
+            (None, Some(from), Some(to)) => Some(PathOptions::Between(from, to)),
+            (None, Some(from), None) => Some(PathOptions::From(from)),
             (None, None, None) => None,
             (None, None, Some(_)) => {
                 return Err(Problem::invalid(
@@ -129,7 +129,7 @@ impl TryFrom<GraphQuery> for GraphOptions {
                 ));
             }
         };
-        if query.focus.is_empty() && (way.is_some() || query.steps.is_some()) {
+        if query.focus.is_empty() && (direction.is_some() || query.steps.is_some()) {
             return Err(Problem::invalid(
                 "Invalid `direction` or `steps`: they require `focus`. Add a vertex as `focus`.",
             ));
@@ -137,7 +137,7 @@ impl TryFrom<GraphQuery> for GraphOptions {
         if query.steps == Some(0) {
             return Err(Problem::invalid("Invalid `steps`: it must be at least 1."));
         }
-        if only_trail && trail.is_none() {
+        if only_path && marked_path.is_none() {
             return Err(Problem::invalid(
                 "Invalid `only`: nothing is highlighted. Add `from` and \
                 `to`, or `longest`.",
@@ -147,10 +147,10 @@ impl TryFrom<GraphQuery> for GraphOptions {
             roles: list(&query.roles).map(role).collect::<Result<_, _>>()?,
             nodes: list(&query.nodes).map(str::to_owned).collect(),
             focus: nonempty(query.focus),
-            direction: way.unwrap_or_default(),
+            direction: direction.unwrap_or_default(),
             steps: query.steps,
-            trail,
-            only_trail,
+            marked_path,
+            only_path,
             blueprint: query.blueprint.map(BlueprintNumber),
         })
     }
@@ -159,35 +159,33 @@ impl TryFrom<GraphQuery> for GraphOptions {
 async fn of_cluster(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<GraphQuery>,
+    QueryParams(query): QueryParams<GraphQuery>,
 ) -> Answer<GraphView> {
-    Ok(Json(
-        state.control.cluster_graph(&actor, &wanted.try_into()?, MissingVertex::Refused).await?,
-    ))
+    Ok(Json(state.control.cluster_graph(&actor, &query.try_into()?, MissingVertex::Refused).await?))
 }
 
 async fn of_deployment(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     NameOrId(name): NameOrId,
-    QueryParams(wanted): QueryParams<GraphQuery>,
+    QueryParams(query): QueryParams<GraphQuery>,
 ) -> Answer<GraphView> {
-    Ok(Json(state.control.graph(&actor, &name, &wanted.try_into()?, MissingVertex::Refused).await?))
+    Ok(Json(state.control.graph(&actor, &name, &query.try_into()?, MissingVertex::Refused).await?))
 }
 
 async fn of_review(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<ReviewId>,
-    QueryParams(wanted): QueryParams<GraphQuery>,
+    QueryParams(query): QueryParams<GraphQuery>,
 ) -> Answer<GraphView> {
-    if wanted.blueprint.is_some() {
+    if query.blueprint.is_some() {
         let detail = "Invalid `blueprint`: a review always changes the current target. Omit it, or \
             request the graph of the deployment.";
         return Err(Problem::invalid(detail).into());
     }
     Ok(Json(
-        state.control.review_graph(&actor, id, &wanted.try_into()?, MissingVertex::Refused).await?,
+        state.control.review_graph(&actor, id, &query.try_into()?, MissingVertex::Refused).await?,
     ))
 }
 
@@ -211,7 +209,7 @@ mod tests {
         });
         let parameters: GraphQuery =
             serde_json::from_value(serde_json::Value::Object(fields.collect()))
-                .expect("words that it knows");
+                .expect("known parameters");
         parameters.try_into()
     }
 
@@ -225,7 +223,7 @@ mod tests {
             "from=role:app&to=role:web",
             "from=role:app",
             "longest=count",
-            "longest=time&only=trail",
+            "longest=time&only=path",
             "blueprint=3",
         ] {
             let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
@@ -242,8 +240,8 @@ mod tests {
         for (query, text) in [
             ("direction=left", "not one of up, down, both"),
             ("longest=far", "not one of count, time"),
-            ("only=all", "not one of trail"),
-            ("only=trail", "nothing is highlighted"),
+            ("only=all", "not one of path"),
+            ("only=path", "nothing is highlighted"),
             ("to=role:app", "it requires `from`"),
             ("longest=time&from=role:app", "combined with `from` or `to`"),
             ("focus=role:app&steps=0", "at least 1"),

@@ -108,10 +108,21 @@ pub(crate) fn agreed(headers: &HeaderMap, version: Option<i32>) -> Result<i32, P
             428,
             "version_required",
             "Version required",
-            "Send the version of the proposal that you fetched: If-Match: \"3\", or {\"version\": \
-             3} in the body. The version protects changes by other people.",
+            "Fetch the proposal and send its version as If-Match, in double quotes, or as \
+             `version` in the body. The version protects changes by other \
+             people.",
         )),
         (Some(version), _) | (None, Some(version)) => Ok(version),
+    }
+}
+
+/// The error of a change with an old version: 412 if `If-Match` names the version, 409 if only the
+/// body does.
+pub(crate) fn outdated(headers: &HeaderMap) -> impl Fn(Problem) -> Problem {
+    let is_conditional = headers.contains_key(header::IF_MATCH);
+    move |problem| match is_conditional && problem.code == "version" {
+        true => Problem::new(412, "changed_meanwhile", "Changed in the meantime", problem.detail),
+        false => problem,
     }
 }
 
@@ -128,6 +139,15 @@ pub(crate) struct ExpectedProposalVersion {
     /// Expected version of the proposal. Optional if `If-Match` names it.
     #[serde(default)]
     version: Option<i32>,
+}
+
+/// The body of a request that switches the state of a resource, such as a hold or a drain.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SwitchRequest {
+    /// Reason, which everyone can read.
+    #[schemars(length(min = 1, max = 1000))]
+    pub(crate) reason: String,
 }
 
 /// Success without further data.

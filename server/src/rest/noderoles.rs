@@ -44,17 +44,17 @@ async fn noderole_values(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<NoderoleId>,
-    QueryParams(wanted): QueryParams<ValuesQuery>,
+    QueryParams(query): QueryParams<ValuesQuery>,
 ) -> Answer<ValuesView> {
-    Ok(Json(state.control.noderole_values(&actor, id, &wanted).await?))
+    Ok(Json(state.control.noderole_values(&actor, id, &query).await?))
 }
 
 async fn steps(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<StepsQuery>,
+    QueryParams(query): QueryParams<StepsQuery>,
 ) -> Answer<StepPage> {
-    Ok(Json(state.control.find_steps(&actor, &wanted).await?))
+    Ok(Json(state.control.find_steps(&actor, &query).await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

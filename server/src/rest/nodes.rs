@@ -32,7 +32,7 @@ use crate::http::limits;
 use crate::http::problems::{JsonBody, OptionalJson, PathParams, QueryParams, Refusal};
 use crate::http::session::{self, SignedIn};
 use crate::rest::named::{NameOrId, PathNode};
-use crate::rest::{Answer, CreatedResult, CreatedWithLocation, Success};
+use crate::rest::{Answer, CreatedResult, CreatedWithLocation, Success, SwitchRequest};
 
 pub(crate) fn operations(all: Operations) -> Operations {
     all.get("/nodes", nodes, op("listNodes", "List nodes"))
@@ -68,14 +68,19 @@ pub(crate) fn operations(all: Operations) -> Operations {
             op("listNodeNoderoles", "List the noderoles of a node"),
         )
         .get("/nodes/{id}/results", results, op("listResults", "List the stored results of a node"))
-        .put(
-            "/nodes/{id}/maintenance",
-            set_maintenance,
-            op("setMaintenance", "Start or end the maintenance of a node").on_version(),
+        .post(
+            "/nodes/{id}/start-maintenance",
+            start_maintenance,
+            op("startMaintenance", "Start the maintenance of a node").on_version(),
+        )
+        .post(
+            "/nodes/{id}/end-maintenance",
+            end_maintenance,
+            op("endMaintenance", "End the maintenance of a node").on_version(),
         )
         .post(
             "/nodes/{id}/tokens",
-            mint,
+            create_token,
             op("createNodeToken", "Create a token for a node").on_version().secret(),
         )
         .delete(
@@ -140,7 +145,7 @@ async fn change(
             428,
             "version_required",
             "Version required",
-            "Send the ETag of the node that you fetched: If-Match: \"3\". The version protects \
+            "Fetch the node and send its ETag header as If-Match. The version protects \
              changes by other people.",
         )
     })?;
@@ -162,45 +167,41 @@ async fn health_checks(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     NameOrId(name): NameOrId,
-    QueryParams(wanted): QueryParams<HealthChecksQuery>,
+    QueryParams(query): QueryParams<HealthChecksQuery>,
 ) -> Answer<HealthCheckPage> {
-    Ok(Json(state.control.node_health_checks(&actor, &name, &wanted).await?))
+    Ok(Json(state.control.node_health_checks(&actor, &name, &query).await?))
 }
 
 async fn noderoles(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     NameOrId(name): NameOrId,
-    QueryParams(wanted): QueryParams<NodeNoderolesQuery>,
+    QueryParams(query): QueryParams<NodeNoderolesQuery>,
 ) -> Answer<NodeNoderolePage> {
-    Ok(Json(state.control.node_noderoles(&actor, &name, &wanted).await?))
+    Ok(Json(state.control.node_noderoles(&actor, &name, &query).await?))
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct MaintenanceRequest {
-    /// True starts the maintenance, false ends it.
-    maintenance: bool,
-    #[schemars(length(min = 1, max = 1000))]
-    reason: String,
-}
-
-async fn set_maintenance(
+async fn start_maintenance(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathNode(node): PathNode,
     headers: HeaderMap,
-    JsonBody(wanted): JsonBody<MaintenanceRequest>,
+    JsonBody(body): JsonBody<SwitchRequest>,
 ) -> Answer<Success> {
-    state
-        .control
-        .set_maintenance(
-            &actor,
-            NodeAtVersion { node, version: version(&headers)? },
-            wanted.maintenance,
-            wanted.reason,
-        )
-        .await?;
+    let node = NodeAtVersion { node, version: version(&headers)? };
+    state.control.set_maintenance(&actor, node, true, body.reason).await?;
+    Ok(Json(Success {}))
+}
+
+async fn end_maintenance(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    PathNode(node): PathNode,
+    headers: HeaderMap,
+    JsonBody(request): JsonBody<SwitchRequest>,
+) -> Answer<Success> {
+    let node = NodeAtVersion { node, version: version(&headers)? };
+    state.control.set_maintenance(&actor, node, false, request.reason).await?;
     Ok(Json(Success {}))
 }
 
@@ -213,23 +214,23 @@ struct NodeTokenRequest {
     days: u32,
 }
 
-async fn mint(
+async fn create_token(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathNode(node): PathNode,
     headers: HeaderMap,
-    JsonBody(wanted): JsonBody<NodeTokenRequest>,
+    JsonBody(request): JsonBody<NodeTokenRequest>,
 ) -> CreatedWithLocation<CreatedNodeToken> {
-    let minted = state
+    let created = state
         .control
-        .mint_node_token(
+        .create_node_token(
             &actor,
             NodeAtVersion { node, version: version(&headers)? },
-            wanted.name,
-            wanted.days,
+            request.name,
+            request.days,
         )
         .await?;
-    Ok(Created(format!("/nodes/{node}/tokens/{}", minted.id), minted))
+    Ok(Created(format!("/nodes/{node}/tokens/{}", created.id), created))
 }
 
 /// The path parameters after the node.
@@ -340,9 +341,9 @@ async fn facts(
 async fn nodes(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<NodesQuery>,
+    QueryParams(query): QueryParams<NodesQuery>,
 ) -> Answer<NodePage> {
-    Ok(Json(state.control.find_nodes(&actor, &wanted).await?))
+    Ok(Json(state.control.find_nodes(&actor, &query).await?))
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -378,7 +379,7 @@ async fn results(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathNode(id): PathNode,
-    QueryParams(wanted): QueryParams<ResultsQuery>,
+    QueryParams(query): QueryParams<ResultsQuery>,
 ) -> Answer<ResultLines> {
-    Ok(Json(state.control.results(&actor, id, &wanted).await?))
+    Ok(Json(state.control.results(&actor, id, &query).await?))
 }

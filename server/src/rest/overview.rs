@@ -31,9 +31,9 @@ async fn overview(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<O
 async fn search(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<SearchQuery>,
+    QueryParams(query): QueryParams<SearchQuery>,
 ) -> Answer<SearchResults> {
-    Ok(Json(state.control.search(&actor, &wanted).await?))
+    Ok(Json(state.control.search(&actor, &query).await?))
 }
 
 async fn policy(

@@ -41,7 +41,8 @@ pub(crate) fn operations(all: Operations) -> Operations {
             op("disablePerson", "Disable a person").on_version(),
         )
         .post("/people/{id}/enable", enable, op("enablePerson", "Enable a person").on_version())
-        .post("/people/{id}/link", link, op("createLink", "Create a sign-in link for a person").on_version().secret())
+        .post("/people/{id}/link", link, op("createLink", "Create a sign-in link for a \
+            person").on_version().secret())
         .post(
             "/people/{id}/confirm",
             confirm,
@@ -53,7 +54,8 @@ pub(crate) fn operations(all: Operations) -> Operations {
                  cooling period.",
             ),
         )
-        .delete("/me/notices", dismiss_notices, op("dismissNotices", "Dismiss the notices of resets of your sign-in"))
+        .delete("/me/notices", dismiss_notices, op("dismissNotices", "Dismiss the notices of \
+            resets of your sign-in"))
         .get("/me/sessions", sessions, op("listSessions", "List your sessions").about(
             "A person can have at most 100 sessions. Each further sign-in ends the session that \
              was unused for the longest time.",
@@ -86,20 +88,21 @@ pub(crate) fn operations(all: Operations) -> Operations {
                  the fingerprint with the person first.",
             ),
         )
-        .get("/tokens", tokens, op("listTokens", "List your tokens, or those of a service account").about(
+        .get("/tokens", tokens, op("listTokens", "List your tokens, or those of a service \
+            account").about(
             "Returns at most 100 tokens: all valid ones, of which a person has at most 50, and the \
-             newest of the others. To find older tokens, filter the audit by `action=token.make`.",
+             newest of the others. To find older tokens, filter the audit by `action=token.create`.",
         ))
-        .post("/tokens", make_token, op("createToken", "Create a token").secret())
+        .post("/tokens", create_token, op("createToken", "Create a token").secret())
         .delete("/tokens/{id}", revoke_token, op("revokeToken", "Revoke a token"))
 }
 
 async fn people(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<PeopleQuery>,
+    QueryParams(query): QueryParams<PeopleQuery>,
 ) -> Answer<PersonPage> {
-    Ok(Json(state.people.list(&actor, &wanted).await?))
+    Ok(Json(state.people.list(&actor, &query).await?))
 }
 
 async fn add(
@@ -138,7 +141,7 @@ async fn change_grants(
             428,
             "version_required",
             "Version required",
-            "Send the ETag of the person that you fetched: If-Match: \"3\". The version protects \
+            "Fetch the person and send its ETag header as If-Match. The version protects \
              changes by other admins.",
         )));
     };
@@ -247,9 +250,9 @@ async fn link(
 async fn sessions(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<SessionsQuery>,
+    QueryParams(query): QueryParams<SessionsQuery>,
 ) -> Answer<SessionPage> {
-    Ok(Json(state.people.session_page(&actor, &wanted).await?))
+    Ok(Json(state.people.session_page(&actor, &query).await?))
 }
 
 async fn end_other_sessions(
@@ -281,17 +284,17 @@ async fn set_password(
 async fn tokens(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<TokensQuery>,
+    QueryParams(query): QueryParams<TokensQuery>,
 ) -> Answer<TokenPage> {
-    Ok(Json(state.people.token_page(&actor, &wanted).await?))
+    Ok(Json(state.people.token_page(&actor, &query).await?))
 }
 
-async fn make_token(
+async fn create_token(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     JsonBody(request): JsonBody<TokenRequest>,
 ) -> CreatedWithLocation<CreatedToken> {
-    let made = state.people.make_token(&actor, &request).await?;
+    let made = state.people.create_token(&actor, &request).await?;
     Ok(Created(format!("/tokens/{}", made.id), made))
 }
 

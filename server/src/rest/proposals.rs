@@ -20,7 +20,7 @@ use crate::http::session::SignedIn;
 use crate::rest::named::PathNode;
 use crate::rest::{
     Answer, CreatedWithLocation, EmptyObject, ExpectedProposalVersion, ProposalVersion, Success,
-    agreed,
+    agreed, outdated,
 };
 
 pub(crate) fn operations(all: Operations) -> Operations {
@@ -85,9 +85,9 @@ async fn drafted(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<ProposalId>,
-    QueryParams(wanted): QueryParams<DraftNoderoleQuery>,
+    QueryParams(query): QueryParams<DraftNoderoleQuery>,
 ) -> Answer<DraftedNoderole> {
-    Ok(Json(state.control.drafted(&actor, id, wanted.node, &wanted.noderole).await?))
+    Ok(Json(state.control.drafted(&actor, id, query.node, &query.noderole).await?))
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -113,9 +113,9 @@ async fn propose_on_node(
 async fn proposals(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<ProposalsQuery>,
+    QueryParams(query): QueryParams<ProposalsQuery>,
 ) -> Answer<ProposalPage> {
-    Ok(Json(state.control.proposals(&actor, &wanted).await?))
+    Ok(Json(state.control.proposals(&actor, &query).await?))
 }
 
 /// A new proposal and its scope.
@@ -149,8 +149,9 @@ async fn edit(
     headers: HeaderMap,
     JsonBody(given): JsonBody<Edits>,
 ) -> Answer<ProposalVersion> {
-    let version =
-        state.control.edit(&actor, id, agreed(&headers, Some(given.version))?, given.edits).await?;
+    let version = agreed(&headers, Some(given.version))?;
+    let edited = state.control.edit(&actor, id, version, given.edits).await;
+    let version = edited.map_err(outdated(&headers))?;
     Ok(Json(ProposalVersion { version }))
 }
 
@@ -184,7 +185,8 @@ async fn undo(
     headers: HeaderMap,
     OptionalJson(on): OptionalJson<ExpectedProposalVersion>,
 ) -> Answer<ProposalVersion> {
-    let version = state.control.undo(&actor, id, agreed(&headers, on.version)?).await?;
+    let done = state.control.undo(&actor, id, agreed(&headers, on.version)?).await;
+    let version = done.map_err(outdated(&headers))?;
     Ok(Json(ProposalVersion { version }))
 }
 
@@ -195,7 +197,8 @@ async fn redo(
     headers: HeaderMap,
     OptionalJson(on): OptionalJson<ExpectedProposalVersion>,
 ) -> Answer<ProposalVersion> {
-    let version = state.control.redo(&actor, id, agreed(&headers, on.version)?).await?;
+    let done = state.control.redo(&actor, id, agreed(&headers, on.version)?).await;
+    let version = done.map_err(outdated(&headers))?;
     Ok(Json(ProposalVersion { version }))
 }
 
@@ -206,7 +209,8 @@ async fn discard(
     headers: HeaderMap,
     OptionalJson(on): OptionalJson<ExpectedProposalVersion>,
 ) -> Answer<Success> {
-    state.control.discard(&actor, id, agreed(&headers, on.version)?).await?;
+    let done = state.control.discard(&actor, id, agreed(&headers, on.version)?).await;
+    done.map_err(outdated(&headers))?;
     Ok(Json(Success {}))
 }
 
@@ -229,9 +233,8 @@ async fn submit(
     headers: HeaderMap,
     JsonBody(given): JsonBody<SubmitRequest>,
 ) -> CreatedWithLocation<Submitted> {
-    let review = state
-        .control
-        .submit(&actor, id, agreed(&headers, Some(given.version))?, given.title)
-        .await?;
+    let version = agreed(&headers, Some(given.version))?;
+    let submitted = state.control.submit(&actor, id, version, given.title).await;
+    let review = submitted.map_err(outdated(&headers))?;
     Ok(Created(format!("/reviews/{review}"), Submitted { review }))
 }

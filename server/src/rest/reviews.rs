@@ -10,20 +10,20 @@ use api::reviews::{
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use control::ToCommit;
+use control::CommitInput;
 use control::people::Permission;
 use engine::blueprint::{Anchor, Impact};
 use engine::gate::VerdictKind;
-use engine::ids::{BlueprintNumber, CommentId, ReviewId};
+use engine::ids::{CommentId, ReviewId};
 use engine::report::Report;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::AppState;
-use crate::http::contract::{Created, Negotiated, Operations, op};
+use crate::http::contract::{Negotiated, Operations, op};
 use crate::http::problems::{JsonBody, OptionalJson, PathParams, QueryParams, Refusal};
 use crate::http::session::SignedIn;
-use crate::rest::blueprints::{DifferenceFormat, compared};
+use crate::rest::blueprints::{Committed, DifferenceFormat, compared, followed};
 use crate::rest::{Answer, CreatedResult, CreatedWithLocation, Success};
 
 pub(crate) fn operations(all: Operations) -> Operations {
@@ -98,9 +98,9 @@ async fn reviewed_noderole(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<ReviewId>,
-    QueryParams(wanted): QueryParams<ReviewedNoderoleQuery>,
+    QueryParams(query): QueryParams<ReviewedNoderoleQuery>,
 ) -> Answer<ReviewedNoderole> {
-    Ok(Json(state.control.reviewed_noderole(&actor, id, wanted.node, &wanted.noderole).await?))
+    Ok(Json(state.control.reviewed_noderole(&actor, id, query.node, &query.noderole).await?))
 }
 
 async fn review_report(
@@ -109,17 +109,17 @@ async fn review_report(
     PathParams(id): PathParams<ReviewId>,
 ) -> Answer<Report> {
     let report = state.control.review_report(&actor, id).await?;
-    let why = "Only the newest version of an open proposal has a planning report. Open the newest \
-        review of the proposal.";
-    Ok(Json(report.ok_or_else(|| Problem::conflict("not_planned", why))?))
+    let message = "Only the newest version of an open proposal has a planning report. Open the \
+        newest review of the proposal.";
+    Ok(Json(report.ok_or_else(|| Problem::conflict("not_planned", message))?))
 }
 
 async fn reviews(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<ReviewsQuery>,
+    QueryParams(query): QueryParams<ReviewsQuery>,
 ) -> Answer<ReviewPage> {
-    Ok(Json(state.control.reviews(&actor, &wanted).await?))
+    Ok(Json(state.control.reviews(&actor, &query).await?))
 }
 
 async fn review(
@@ -205,16 +205,6 @@ async fn verdict_options(
     Ok(Json(state.control.verdict_options(&actor, &site, id, input.kind).await?))
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Committed {
-    blueprint: BlueprintNumber,
-}
-
-/// The response with the URL of a target's rollout.
-pub(super) fn followed(target: BlueprintNumber) -> Created<Committed> {
-    Created(format!("/blueprints/{target}"), Committed { blueprint: target })
-}
-
 /// Options of a commit. If the change can't be undone, `name` must be the name of the affected
 /// deployment or node.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -233,8 +223,8 @@ async fn commit(
     PathParams(id): PathParams<ReviewId>,
     OptionalJson(committing): OptionalJson<CommitRequest>,
 ) -> CreatedWithLocation<Committed> {
-    let what = ToCommit { review: id, typed: committing.name, cancel: committing.cancel };
-    Ok(followed(state.control.commit(&actor, what).await?))
+    let input = CommitInput { review: id, typed: committing.name, cancel: committing.cancel };
+    Ok(followed(state.control.commit(&actor, input).await?))
 }
 
 async fn discussion(
@@ -264,13 +254,13 @@ async fn open_thread(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<ReviewId>,
-    JsonBody(saying): JsonBody<ThreadRequest>,
+    JsonBody(request): JsonBody<ThreadRequest>,
 ) -> CreatedResult<CreatedComment> {
     let anchor: Anchor =
-        saying.anchor.parse().map_err(|error: engine::blueprint::anchor::NotAnAnchor| {
+        request.anchor.parse().map_err(|error: engine::blueprint::anchor::NotAnAnchor| {
             Problem::invalid(error.to_string())
         })?;
-    let comment = state.control.open_thread(&actor, id, anchor, saying.body).await?;
+    let comment = state.control.open_thread(&actor, id, anchor, request.body).await?;
     Ok((StatusCode::CREATED, Json(CreatedComment { comment })))
 }
 
@@ -320,14 +310,14 @@ async fn since_view(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<ReviewId>,
-    QueryParams(asked): QueryParams<DocumentCursor>,
+    QueryParams(cursor): QueryParams<DocumentCursor>,
 ) -> Answer<ChangesSinceView> {
     Ok(Json(
         state
             .control
             .changes_since_view(&actor, id)
             .await?
-            .page(asked.after.as_ref(), MAX_DOCUMENTS)?,
+            .page(cursor.after.as_ref(), MAX_DOCUMENTS)?,
     ))
 }
 
@@ -352,9 +342,9 @@ async fn review_difference(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<ReviewId>,
-    QueryParams(asked): QueryParams<ReviewDifferenceQuery>,
+    QueryParams(query): QueryParams<ReviewDifferenceQuery>,
     headers: HeaderMap,
 ) -> Result<Negotiated<Comparison>, Refusal> {
     let found = state.control.review_difference(&actor, id).await?;
-    compared(asked.format, &headers, found, asked.after.as_ref())
+    compared(query.format, &headers, found, query.after.as_ref())
 }

@@ -39,17 +39,17 @@ async fn run_values(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<RunId>,
-    QueryParams(wanted): QueryParams<ValuesQuery>,
+    QueryParams(query): QueryParams<ValuesQuery>,
 ) -> Answer<ValuesView> {
-    Ok(Json(state.control.run_values(&actor, id, &wanted).await?))
+    Ok(Json(state.control.run_values(&actor, id, &query).await?))
 }
 
 async fn runs(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<RunsQuery>,
+    QueryParams(query): QueryParams<RunsQuery>,
 ) -> Answer<RunPage> {
-    Ok(Json(state.control.find_runs(&actor, &wanted).await?))
+    Ok(Json(state.control.find_runs(&actor, &query).await?))
 }
 
 async fn run(
@@ -94,11 +94,9 @@ async fn search_log(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<RunId>,
-    QueryParams(wanted): QueryParams<LogSearchQuery>,
+    QueryParams(query): QueryParams<LogSearchQuery>,
 ) -> Answer<LogSearchResult> {
-    Ok(Json(
-        state.control.search_log(&actor, id, &wanted.q, wanted.ignore_case, &wanted.after).await?,
-    ))
+    Ok(Json(state.control.search_log(&actor, id, &query.q, query.ignore_case, &query.after).await?))
 }
 
 async fn cancel(
@@ -114,7 +112,7 @@ async fn cancel(
 async fn pending(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<PendingQuery>,
+    QueryParams(query): QueryParams<PendingQuery>,
 ) -> Answer<PendingPage> {
-    Ok(Json(state.control.pending(&actor, &wanted).await?))
+    Ok(Json(state.control.pending(&actor, &query).await?))
 }

@@ -1,7 +1,9 @@
 //! The second factor: its operations, and the form of its page, which works without scripts.
 
 use api::Problem;
-use api::second_factor::{Code, CodeRequest, FactorOptions, FactorRequest, SecondFactor, TotpMade};
+use api::second_factor::{
+    Code, CodeRequest, FactorOptions, FactorRequest, SecondFactor, TotpSetup,
+};
 use app::addresses;
 use axum::Json;
 use axum::extract::rejection::FormRejection;
@@ -106,7 +108,7 @@ async fn options(
     Ok(Json(state.people.factor_options(&actor, &state.address.site(&headers)?).await?))
 }
 
-async fn start(state: State<AppState>, SignedIn(actor): SignedIn) -> CreatedResult<TotpMade> {
+async fn start(state: State<AppState>, SignedIn(actor): SignedIn) -> CreatedResult<TotpSetup> {
     Ok((StatusCode::CREATED, Json(state.people.start_totp(&actor).await?)))
 }
 
@@ -178,7 +180,7 @@ pub(crate) async fn post(
         Err(rejection) => return Refusal::from(rejection).into_response(),
     };
     let next = safe_redirect_path(&next);
-    let here = addresses::second_factor_with_next(next);
+    let page = addresses::second_factor_with_next(next);
     let done = match act {
         Action::Present => {
             let body = FactorRequest { code: Some(code), answer: None };
@@ -190,13 +192,13 @@ pub(crate) async fn post(
     };
     match done {
         Ok(()) => Redirect::to(match act {
-            Action::Start => &here,
+            Action::Start => &page,
             Action::Present | Action::Confirm | Action::Remove => next,
         })
         .into_response(),
         Err(problem) if browser => {
-            let separator = if here.contains('?') { '&' } else { '?' };
-            Redirect::to(&format!("{here}{separator}problem={}", word(&problem))).into_response()
+            let separator = if page.contains('?') { '&' } else { '?' };
+            Redirect::to(&format!("{page}{separator}problem={}", word(&problem))).into_response()
         }
         Err(problem) => Refusal(problem).into_response(),
     }

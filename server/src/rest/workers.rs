@@ -3,15 +3,13 @@
 use api::workers::{WorkerPage, WorkerView, WorkersQuery};
 use axum::Json;
 use axum::extract::State;
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 use crate::AppState;
 use crate::http::contract::{Operations, op};
 use crate::http::problems::{JsonBody, QueryParams};
 use crate::http::session::SignedIn;
 use crate::rest::named::NameOrId;
-use crate::rest::{Answer, Success};
+use crate::rest::{Answer, Success, SwitchRequest};
 
 pub(crate) fn operations(all: Operations) -> Operations {
     all.get("/workers", workers, op("listWorkers", "List workers"))
@@ -31,9 +29,9 @@ pub(crate) fn operations(all: Operations) -> Operations {
 async fn workers(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<WorkersQuery>,
+    QueryParams(query): QueryParams<WorkersQuery>,
 ) -> Answer<WorkerPage> {
-    Ok(Json(state.control.workers(&actor, &wanted).await?))
+    Ok(Json(state.control.workers(&actor, &query).await?))
 }
 
 async fn worker(
@@ -44,20 +42,13 @@ async fn worker(
     Ok(Json(state.control.worker_named(&actor, &worker).await?))
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct DrainRequest {
-    #[schemars(length(min = 1, max = 1000))]
-    reason: String,
-}
-
 async fn drain(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     NameOrId(worker): NameOrId,
-    JsonBody(wanted): JsonBody<DrainRequest>,
+    JsonBody(request): JsonBody<SwitchRequest>,
 ) -> Answer<Success> {
-    state.control.drain(&actor, &worker, true, wanted.reason).await?;
+    state.control.drain(&actor, &worker, true, request.reason).await?;
     Ok(Json(Success {}))
 }
 
@@ -65,8 +56,8 @@ async fn resume(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     NameOrId(worker): NameOrId,
-    JsonBody(wanted): JsonBody<DrainRequest>,
+    JsonBody(request): JsonBody<SwitchRequest>,
 ) -> Answer<Success> {
-    state.control.drain(&actor, &worker, false, wanted.reason).await?;
+    state.control.drain(&actor, &worker, false, request.reason).await?;
     Ok(Json(Success {}))
 }

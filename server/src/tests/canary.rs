@@ -26,7 +26,7 @@ impl LeakCheck {
     #[track_caller]
     fn check(&self, place: &str, text: &str) {
         for (name, canary) in &self.canaries {
-            assert!(!text.contains(canary.as_str()), "{name} in {place}");
+            assert!(!text.contains(canary.as_str()), "{place} contains {name}");
         }
     }
 
@@ -37,16 +37,8 @@ impl LeakCheck {
         headers: &[(&str, &str)],
         body: Value,
     ) -> Answer {
-        let mut request = Request::builder()
-            .method(method.clone())
-            .uri(path)
-            .header(header::HOST, self.server.host);
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        request = request.header("x-gantry", "1").header(header::CONTENT_TYPE, "application/json");
-        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
-        let answer = self.server.ask(request.body(body).expect("a request")).await;
+        let headers = [headers, &[("x-gantry", "1")]].concat();
+        let answer = self.server.send(method.clone(), path, &headers, body).await;
         self.check(&format!("{method} {path}"), &String::from_utf8_lossy(&answer.body));
         self.check(&format!("the headers of {method} {path}"), &format!("{:?}", answer.headers));
         answer
@@ -55,7 +47,8 @@ impl LeakCheck {
     /// Everything that is stored, as text.
     async fn stored(&self) {
         let tables: Vec<String> = sqlx::query_scalar(
-            "SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'",
+            "SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND \
+             relkind = 'r'",
         )
         .fetch_all(self.server.db.owner())
         .await
@@ -90,14 +83,15 @@ async fn caged() -> (LeakCheck, String, BTreeSet<String>) {
     let set = server.ask(set.expect("a request")).await;
     assert!(set.status.is_success(), "{}", set.text());
     let old_cookie = root;
-    let root = set.cookie().split(';').next().expect("a pair").to_owned();
+    let root = set.cookie().split(';').next().expect("a cookie").to_owned();
     let made = json_of(
         server
-            .tell("/api/v1/tokens", &root, json!({"name": "t", "scopes": ["viewer", "admin"]}))
+            .send_post("/api/v1/tokens", &root, json!({"name": "t", "scopes": ["viewer", "admin"]}))
             .await,
     );
     let token = made["token"].as_str().expect("a token").to_owned();
-    let added = json_of(server.tell("/api/v1/people", &root, json!({"name": "newcomer"})).await);
+    let added =
+        json_of(server.send_post("/api/v1/people", &root, json!({"name": "newcomer"})).await);
     let link = added["link"]["link"]
         .as_str()
         .expect("a link")
@@ -108,16 +102,18 @@ async fn caged() -> (LeakCheck, String, BTreeSet<String>) {
     let n1 = server.n1(&root).await;
     let path = format!("/api/v1/nodes/{}/tokens", n1.as_str().expect("an id"));
     let node_token =
-        json_of(server.tell(&path, &root, json!({"name": "its unit"})).await)["token"].clone();
+        json_of(server.send_post(&path, &root, json!({"name": "its unit"})).await)["token"].clone();
     let brought =
         json!({"/app/key": {"step": server.step(&noderole).await, "layer": {"profile": "small"}}});
-    let reported = json!({"data": {"app": {"key": {"$secret": "deploy/ssh", "version": 1}}}, "sources": brought});
+    let reported = json!(
+        {"data": {"app": {"key": {"$secret": "deploy/ssh", "version": 1}}}, "sources": brought}
+    );
     sqlx::query("UPDATE run SET input = $1, surroundings = '{}' WHERE id = $2::bigint")
         .bind(reported)
         .bind(run.parse::<i64>().expect("a number"))
         .execute(server.db.owner())
         .await
-        .expect("the owner may");
+        .expect("the owner has the permission");
     let data = server.send_get(&format!("/api/v1/runs/{run}/data"), &root).await.json();
     assert_eq!(data["page"]["values"][0]["value"], "(secret)", "{data}");
     let value = |cookie: &str| cookie.split('=').next_back().expect("a value").to_owned();
@@ -176,9 +172,10 @@ async fn credentials_are_leaked_nowhere() {
     cage.check("the metrics", metrics.text());
     for stream in streams {
         let mut tab = StreamClient::open_at(&cage.server, &root, stream, "").await;
-        let mut reported = vec![tab.next().await.expect("a beat").text()];
-        let files = json!({"files": {"b.yml": format!("barclamp: {{name: b{}, version: '1', description: x}}\nroles: []\n", stream.len())}});
-        cage.server.tell("/api/v1/barclamps", &root, files).await.json();
+        let mut reported = vec![tab.next().await.expect("a heartbeat").text()];
+        let files = json!({"files": {"b.yml": format!("barclamp: {{name: b{}, version: '1', \
+            description: x}}\nroles: []\n", stream.len())}});
+        cage.server.send_post("/api/v1/barclamps", &root, files).await.json();
         reported.push(format!("{:?}", tab.next_live().await));
         assert!(reported[1].contains("Catalog"), "{reported:?}");
         cage.check(stream, &reported.concat());
@@ -225,10 +222,10 @@ async fn credentials_are_leaked_nowhere() {
         let request =
             request.header(header::ACCEPT, "text/html").body(Body::from(form)).expect("a request");
         let answer = cage.server.ask(request).await;
-        let kept = answer.cookie();
+        let cookie = answer.cookie();
         assert!(
-            kept.is_empty() || kept.starts_with("gantry_name="),
-            "the name for the next attempt alone: {kept}"
+            cookie.is_empty() || cookie.starts_with("gantry_name="),
+            "only the name of the failed attempt is stored: {cookie}"
         );
         cage.check("a refused sign-in", &format!("{:?} {}", answer.headers, answer.text()));
     }
@@ -265,9 +262,9 @@ async fn credentials_are_leaked_nowhere() {
     let log = log_capture.end();
     assert!(
         log.contains("a sign-in with a password was rejected") && log.contains("/api/v1/people"),
-        "it is the log"
+        "the log must contain the sign-in and the request"
     );
     cage.check("the log", &log);
     let session = in_again.cookie().split([';', '=']).nth(1).expect("a value").to_owned();
-    assert!(!log.contains(&session), "the new session in the log");
+    assert!(!log.contains(&session), "the log must not contain the new session");
 }

@@ -43,7 +43,7 @@ impl TestServer {
         self.people.create_person(None, &bo).await.expect("a person")
     }
 
-    pub(super) async fn tell(&self, path: &str, cookie: &str, body: Value) -> Answer {
+    pub(super) async fn send_post(&self, path: &str, cookie: &str, body: Value) -> Answer {
         self.ask(self.post_json(path, cookie, body.to_string())).await
     }
 }
@@ -57,33 +57,37 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
     let nodes = server.send_get("/api/v1/nodes?filter=n1", &ada).await.json();
     let node = &nodes["nodes"][0]["id"];
     let board = server.send_get("/api/v1/deployments/web/board", &ada).await.json();
-    let refused = server.tell("/api/v1/deployments/web/proposals", &bo, json!({})).await;
+    let refused = server.send_post("/api/v1/deployments/web/proposals", &bo, json!({})).await;
     assert_eq!(refused.problem()["code"], "forbidden");
-    let proposal = server.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await;
+    let proposal = server.send_post("/api/v1/deployments/web/proposals", &ada, json!({})).await;
     assert_eq!(proposal.status, StatusCode::CREATED);
     let proposal = proposal.json()["proposal"].as_i64().expect("an id");
-    let at = |what: &str| format!("/api/v1/proposals/{proposal}/{what}");
+    let at = |action: &str| format!("/api/v1/proposals/{proposal}/{action}");
 
     let bind = json!({"edit": "bind", "deployment": board["id"], "node": node, "role": "app"});
     let version =
         server.send_get("/api/v1/deployments/web/board", &ada).await.json()["proposal"]["version"]
             .clone();
     let edits = json!({"version": version, "edits": [bind]});
-    let version = server.tell(&at("edits"), &ada, edits.clone()).await.json()["version"].clone();
+    let version =
+        server.send_post(&at("edits"), &ada, edits.clone()).await.json()["version"].clone();
     assert_eq!(
-        server.tell(&at("edits"), &ada, edits).await.status,
+        server.send_post(&at("edits"), &ada, edits).await.status,
         StatusCode::CONFLICT,
-        "made for an older version"
+        "the edits are for an older version"
     );
     let version =
-        server.tell(&at("undo"), &ada, json!({"version": version})).await.json()["version"].clone();
+        server.send_post(&at("undo"), &ada, json!({"version": version})).await.json()["version"]
+            .clone();
     let version =
-        server.tell(&at("redo"), &ada, json!({"version": version})).await.json()["version"].clone();
+        server.send_post(&at("redo"), &ada, json!({"version": version})).await.json()["version"]
+            .clone();
     let submit = json!({"version": version, "title": "app on n1"});
-    let review =
-        server.tell(&at("submit"), &ada, submit).await.json()["review"].as_i64().expect("an id");
+    let review = server.send_post(&at("submit"), &ada, submit).await.json()["review"]
+        .as_i64()
+        .expect("an id");
 
-    let of = |what: &str| format!("/api/v1/reviews/{review}{what}");
+    let of = |suffix: &str| format!("/api/v1/reviews/{review}{suffix}");
     let reported = server.send_get(&of("/impact"), &bo).await.json();
     assert_eq!(
         (&reported["starts"]["count"], &reported["interrupted"]),
@@ -91,7 +95,7 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
     );
     let node_change = json!({"anchors": [format!("node/{}", node.as_str().expect("an id"))]});
     assert_eq!(
-        server.tell(&of("/viewed"), &bo, node_change).await.json()["viewed"]
+        server.send_post(&of("/viewed"), &bo, node_change).await.json()["viewed"]
             .as_array()
             .map(Vec::len),
         Some(1)
@@ -99,10 +103,10 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
     assert_eq!(
         server.send_get(&of("/viewed"), &ada).await.json()["viewed"],
         json!([]),
-        "each person's own"
+        "each person has their own marks"
     );
     assert_eq!(
-        server.tell(&of("/viewed"), &bo, json!({"anchors": ["somewhere"]})).await.status,
+        server.send_post(&of("/viewed"), &bo, json!({"anchors": ["somewhere"]})).await.status,
         StatusCode::BAD_REQUEST
     );
     let report = server.send_get(&of("/report"), &bo).await.json();
@@ -115,50 +119,60 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
         .collect();
     assert_eq!(stages, ["catalog", "edits", "bind", "move", "order", "check", "lint"]);
     assert!(
-        report["stages"][2]["will_do"][0]["what"]
+        report["stages"][2]["effects"][0]["text"]
             .as_str()
-            .is_some_and(|what| what.contains("Bind app")),
+            .is_some_and(|text| text.contains("Bind app")),
         "{report}"
     );
     let approve = json!({"kind": "approve", "reason": "fine"});
     assert_eq!(
-        server.tell(&of("/commit"), &ada, json!({})).await.status,
+        server.send_post(&of("/commit"), &ada, json!({})).await.status,
         StatusCode::CONFLICT,
-        "not approved yet"
+        "the review is not approved yet"
     );
     assert_eq!(
-        server.tell(&of("/verdicts"), &ada, approve.clone()).await.problem()["code"],
+        server.send_post(&of("/verdicts"), &ada, approve.clone()).await.problem()["code"],
         "author"
     );
-    server.tell(&of("/verdicts"), &bo, approve).await.json();
+    server.send_post(&of("/verdicts"), &bo, approve).await.json();
     let nowhere = json!({"anchor": "somewhere", "body": "?"});
-    assert_eq!(server.tell(&of("/threads"), &bo, nowhere).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(
+        server.send_post(&of("/threads"), &bo, nowhere).await.status,
+        StatusCode::BAD_REQUEST
+    );
     let message =
-        server.tell(&of("/threads"), &bo, json!({"anchor": "", "body": "On a Friday?"})).await;
+        server.send_post(&of("/threads"), &bo, json!({"anchor": "", "body": "On a Friday?"})).await;
     let thread = message.json()["comment"].as_i64().expect("an id");
     server
-        .tell(&format!("/api/v1/threads/{thread}/replies"), &ada, json!({"body": "It is Monday."}))
+        .send_post(
+            &format!("/api/v1/threads/{thread}/replies"),
+            &ada,
+            json!({"body": "It is Monday."}),
+        )
         .await
         .json();
     assert_eq!(
-        server.tell(&of("/commit"), &ada, json!({})).await.problem()["code"],
+        server.send_post(&of("/commit"), &ada, json!({})).await.problem()["code"],
         "open_threads"
     );
     let resolve = format!("/api/v1/threads/{thread}/resolve");
     assert_eq!(
-        server.tell(&resolve, &ada, json!({})).await.status,
+        server.send_post(&resolve, &ada, json!({})).await.status,
         StatusCode::FORBIDDEN,
-        "an author"
+        "an author cannot resolve the thread"
     );
-    server.tell(&resolve, &bo, json!({})).await.json();
+    server.send_post(&resolve, &bo, json!({})).await.json();
     let discussion = server.send_get(&of("/discussion"), &ada).await.json();
     assert_eq!(
         (&discussion["open"], &discussion["threads"][0]["resolved"]["by"]),
         (&json!(0), &json!("bo"))
     );
-    server.tell(&of("/view"), &bo, json!({})).await.json();
+    server.send_post(&of("/view"), &bo, json!({})).await.json();
     assert_eq!(server.send_get(&of("/since"), &bo).await.json()["before"], Value::Null);
-    assert_eq!(server.tell(&of("/commit"), &ada, json!({})).await.json(), json!({"blueprint": 2}));
+    assert_eq!(
+        server.send_post(&of("/commit"), &ada, json!({})).await.json(),
+        json!({"blueprint": 2})
+    );
     assert_eq!(server.send_get(&of(""), &bo).await.json()["state"], "committed");
     assert_eq!(server.send_get(&of("/report"), &bo).await.problem()["code"], "not_planned");
 
@@ -169,20 +183,18 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
         .to_owned();
     let path = format!("/api/v1/noderoles/{noderole}");
     assert_eq!(server.send_get(&path, &ada).await.json()["role"], "app");
-    let retry = server.tell(&format!("{path}/retry"), &ada, json!({"reason": "why not"})).await;
+    let retry =
+        server.send_post(&format!("{path}/retry"), &ada, json!({"reason": "why not"})).await;
     assert_eq!(retry.status, StatusCode::CONFLICT, "{}", retry.text());
     assert_eq!(
-        server
-            .tell("/api/v1/execution", &ada, json!({"enabled": false, "reason": "a pause"}))
-            .await
-            .json(),
+        server.send_post("/api/v1/execution/off", &ada, json!({"reason": "a pause"})).await.json(),
         json!({"blueprint": 3})
     );
     let line = server.send_get("/api/v1/blueprints?deployment=web", &ada).await.json();
     assert_eq!(
         (&line["blueprints"][0]["number"], &line["head"]),
         (&json!(2), &json!(3)),
-        "a switch is in no deployment's line"
+        "a switch is not in the history of a deployment"
     );
     assert_eq!(line["blueprints"][0]["approved_by"], json!(["bo"]));
     let compared = server
@@ -192,75 +204,82 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
     assert!(text.starts_with("from blueprint 3 (") && text.contains("in   web\n"), "{text}");
     let restore = json!({"blueprint": 1});
     assert_eq!(
-        server.tell("/api/v1/deployments/web/restore", &bo, restore.clone()).await.status,
+        server.send_post("/api/v1/deployments/web/restore", &bo, restore.clone()).await.status,
         StatusCode::FORBIDDEN
     );
-    let restored = server.tell("/api/v1/deployments/web/restore", &ada, restore).await;
+    let restored = server.send_post("/api/v1/deployments/web/restore", &ada, restore).await;
     assert_eq!(restored.status, StatusCode::CREATED, "{}", restored.text());
     assert_eq!(restored.json()["missing"], json!([]));
     let catalog = server.send_get("/api/v1/barclamps", &bo).await.json();
     let version = &catalog["versions"][0];
     assert_eq!((&version["barclamp"], &version["removed_parts"]), (&json!("stack"), &json!([])));
     assert_eq!(catalog["next"], Value::Null);
-    let added = server
-        .tell("/api/v1/nodes", &ada, json!({"fqdn": "n2.house.example.com", "root": "/srv/n2"}))
-        .await;
+    let added = server.add_n2(&ada).await;
     assert_eq!(added.status, StatusCode::CREATED, "{}", added.text());
     let slip = json!({"macs": ["zz", "00:25:90:aa:00:09"], "root": "/srv/slip"});
-    let slip = server.tell("/api/v1/nodes", &ada, slip).await.problem();
+    let slip = server.send_post("/api/v1/nodes", &ada, slip).await.problem();
     assert!(
         slip["detail"]
             .as_str()
             .is_some_and(|message| message.contains("\"zz\" is not a valid MAC")),
         "{slip}"
     );
-    let by_mac = |root: &str| json!({"macs": ["00-25-90-AA-00-01"], "domain": "house.example.com", "root": root});
+    let by_mac = |root: &str| {
+        json!(
+            {"macs": ["00-25-90-AA-00-01"], "domain": "house.example.com", "root": root}
+        )
+    };
     assert_eq!(
-        server.tell("/api/v1/nodes", &ada, by_mac("/srv/n3")).await.status,
+        server.send_post("/api/v1/nodes", &ada, by_mac("/srv/n3")).await.status,
         StatusCode::CREATED
     );
     let found = server.send_get("/api/v1/nodes?filter=d00-25-90-aa-00-01", &ada).await.json();
     assert_eq!(found["nodes"][0]["fqdn"], "d00-25-90-aa-00-01.house.example.com");
-    let twice = server.tell("/api/v1/nodes", &ada, by_mac("/srv/n4")).await;
+    let twice = server.send_post("/api/v1/nodes", &ada, by_mac("/srv/n4")).await;
     assert_eq!(twice.problem()["code"], "node_exists");
     assert!(twice.text().contains("this is probably the same machine"), "{}", twice.text());
     let again = server
-        .tell("/api/v1/nodes", &ada, json!({"fqdn": "n2.house.example.com", "root": "/srv/n2"}))
+        .send_post(
+            "/api/v1/nodes",
+            &ada,
+            json!({"fqdn": "n2.house.example.com", "root": "/srv/n2"}),
+        )
         .await;
     assert_eq!(again.status, StatusCode::CONFLICT);
+}
+
+/// Submits a proposal that binds `app` on `n1`. Returns the ids of the node and the review.
+async fn submitted_bind(server: &TestServer, ada: &str) -> (Value, Value) {
+    let board = server.send_get("/api/v1/deployments/web/board", ada).await.json();
+    let node =
+        server.send_get("/api/v1/nodes?filter=n1", ada).await.json()["nodes"][0]["id"].clone();
+    let proposal = server
+        .send_post("/api/v1/deployments/web/proposals", ada, json!({}))
+        .await
+        .json()["proposal"]
+        .clone();
+    let version =
+        server.send_get("/api/v1/deployments/web/board", ada).await.json()["proposal"]["version"]
+            .clone();
+    let path = |action: &str| format!("/api/v1/proposals/{proposal}/{action}");
+    let bind = json!({"edit": "bind", "deployment": board["id"], "node": node, "role": "app"});
+    let edits = json!({"version": version, "edits": [bind]});
+    let version = server.send_post(&path("edits"), ada, edits).await.json()["version"].clone();
+    let submit = json!({"version": version, "title": "app"});
+    let review = server.send_post(&path("submit"), ada, submit).await.json()["review"].clone();
+    (node, review)
 }
 
 /// Commits a step on a node without a health check. Returns the node.
 pub(super) async fn committed(server: &TestServer) -> NodeId {
     let bo = server.furnish().await;
     let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
-    let board = server.send_get("/api/v1/deployments/web/board", &ada).await.json();
-    let node =
-        server.send_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
-    let proposal =
-        server.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"]
-            .clone();
-    let version =
-        server.send_get("/api/v1/deployments/web/board", &ada).await.json()["proposal"]["version"]
-            .clone();
-    let bind = json!({"edit": "bind", "deployment": board["id"], "node": node, "role": "app"});
-    let edits = json!({"version": version, "edits": [bind]});
-    let version = server
-        .tell(&format!("/api/v1/proposals/{proposal}/edits"), &ada, edits)
-        .await
-        .json()["version"]
-        .clone();
-    let submit = json!({"version": version, "title": "app"});
-    let review = server
-        .tell(&format!("/api/v1/proposals/{proposal}/submit"), &ada, submit)
-        .await
-        .json()["review"]
-        .clone();
+    let (node, review) = submitted_bind(server, &ada).await;
     server
-        .tell(&format!("/api/v1/reviews/{review}/verdicts"), &bo, json!({"kind": "approve"}))
+        .send_post(&format!("/api/v1/reviews/{review}/verdicts"), &bo, json!({"kind": "approve"}))
         .await
         .json();
-    server.tell(&format!("/api/v1/reviews/{review}/commit"), &ada, json!({})).await.json();
+    server.send_post(&format!("/api/v1/reviews/{review}/commit"), &ada, json!({})).await.json();
     node.as_str().expect("an id").parse().expect("an id")
 }
 
@@ -308,7 +327,7 @@ async fn growing_log_is_streamed_and_downloaded() {
     assert_eq!(
         length(tab.next_live().await),
         (RunState::Running, 0),
-        "what it is when the stream begins"
+        "the stream starts with the current state"
     );
 
     // Chunks that end within a character, and invalid UTF-8.
@@ -319,7 +338,7 @@ async fn growing_log_is_streamed_and_downloaded() {
         let at = LogPosition { log: offset, ..LogPosition::default() };
         store::runs::append_log(server.db.worker(), run, None, at, Duration::ZERO, piece)
             .await
-            .expect("to append");
+            .expect("an appended chunk");
         offset += piece.len() as u64;
     }
     while length(tab.next_live().await) != (RunState::Running, log.len() as i64) {}
@@ -329,7 +348,7 @@ async fn growing_log_is_streamed_and_downloaded() {
         file.header(header::CONTENT_DISPOSITION),
         format!("attachment; filename=\"run-{run}.log\"")
     );
-    assert!(file.body == log, "{} of {} bytes", file.body.len(), log.len());
+    assert!(file.body == log, "downloaded {} of {} bytes", file.body.len(), log.len());
     assert!(file.header(header::CONTENT_TYPE).starts_with("text/plain"));
     let part =
         server.send_get(&format!("/api/v1/runs/{run}/log?offset=-100"), &cookie).await.json();
@@ -339,7 +358,7 @@ async fn growing_log_is_streamed_and_downloaded() {
     );
 
     let end = RunEnd::Succeeded { result: Default::default(), output: json!({}) };
-    store::runs::finish_run(server.db.worker(), run, worker, &end).await.expect("to finish");
+    store::runs::finish_run(server.db.worker(), run, worker, &end).await.expect("a finished run");
     loop {
         if let (RunState::Succeeded, bytes) = length(tab.next_live().await) {
             assert_eq!(bytes, log.len() as i64);
@@ -350,7 +369,7 @@ async fn growing_log_is_streamed_and_downloaded() {
     let queued =
         sqlx::query_scalar("SELECT (extract(epoch FROM queued_at) * 1000)::bigint FROM run")
             .fetch_one(server.db.app());
-    let queued: i64 = queued.await.expect("one");
+    let queued: i64 = queued.await.expect("a delay");
     for (words, found) in [
         ("deployment=web&node=n1.house.example.com&role=app".to_owned(), 1),
         ("deployment=edge".to_owned(), 0),
@@ -375,21 +394,7 @@ async fn graph_svg_is_self_contained() {
     let server = TestServer::new().await;
     let bo = server.furnish().await;
     let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
-    let board = server.send_get("/api/v1/deployments/web/board", &ada).await.json();
-    let node =
-        server.send_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
-    let proposal =
-        server.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"]
-            .clone();
-    let edit = json!({"edit": "bind", "deployment": board["id"], "node": node, "role": "app"});
-    let path = |what: &str| format!("/api/v1/proposals/{proposal}/{what}");
-    let version =
-        server.send_get("/api/v1/deployments/web/board", &ada).await.json()["proposal"]["version"]
-            .clone();
-    let edits = json!({"version": version, "edits": [edit]});
-    let version = server.tell(&path("edits"), &ada, edits).await.json()["version"].clone();
-    let submit = json!({"version": version, "title": "app"});
-    let review = server.tell(&path("submit"), &ada, submit).await.json()["review"].clone();
+    let (_, review) = submitted_bind(&server, &ada).await;
 
     let graph = server.send_get(&format!("/reviews/{review}/graph.svg?color=wave"), &bo).await;
     let picture = String::from_utf8(graph.body.to_vec()).expect("text");
@@ -417,13 +422,13 @@ async fn graph_svg_is_self_contained() {
     // part.
     let page = server.send_get("/graph/web/graph.svg?focus=nope", &ada).await;
     assert_eq!(page.status, StatusCode::OK);
-    for what in [
+    for path in [
         "/api/v1/graph".to_owned(),
         "/api/v1/deployments/web/graph".to_owned(),
         format!("/api/v1/reviews/{review}/graph"),
     ] {
-        let refused = server.send_get(&format!("{what}?focus=nope"), &ada).await;
-        assert_eq!(refused.status, StatusCode::NOT_FOUND, "{what}");
+        let refused = server.send_get(&format!("{path}?focus=nope"), &ada).await;
+        assert_eq!(refused.status, StatusCode::NOT_FOUND, "{path}");
         let detail = refused.problem()["detail"].clone();
         assert!(
             detail
@@ -432,8 +437,8 @@ async fn graph_svg_is_self_contained() {
             "{detail}"
         );
     }
-    let there = format!("/api/v1/reviews/{review}/graph?focus=web:app");
-    assert_eq!(server.send_get(&there, &ada).await.status, StatusCode::OK);
+    let path = format!("/api/v1/reviews/{review}/graph?focus=web:app");
+    assert_eq!(server.send_get(&path, &ada).await.status, StatusCode::OK);
 }
 
 #[tokio::test]
@@ -448,7 +453,7 @@ async fn catalog_is_paged() {
         )
     };
     let files: std::collections::BTreeMap<String, String> = (0..230).map(file).collect();
-    server.tell("/api/v1/barclamps", &ada, json!({"files": files})).await.json();
+    server.send_post("/api/v1/barclamps", &ada, json!({"files": files})).await.json();
     let (mut names, mut sizes, mut path) = (Vec::new(), Vec::new(), "/api/v1/barclamps".to_owned());
     loop {
         let page = server.send_get(&path, &ada).await.json();
@@ -460,10 +465,10 @@ async fn catalog_is_paged() {
         let Some(next) = page["next"].as_str() else { break };
         path = format!("/api/v1/barclamps?after={next}");
     }
-    let mut wanted: Vec<String> =
+    let mut expected: Vec<String> =
         (0..230).map(|n| format!("b{n:03}")).chain(["stack".to_owned()]).collect();
-    wanted.sort();
-    assert_eq!((sizes, names), (vec![100, 100, 31], wanted));
+    expected.sort();
+    assert_eq!((sizes, names), (vec![100, 100, 31], expected));
     let unknown = format!("/api/v1/barclamps?after={}", "0".repeat(64));
     assert_eq!(server.send_get(&unknown, &ada).await.status, StatusCode::BAD_REQUEST);
     assert_eq!(
@@ -480,8 +485,8 @@ async fn cancel_requires_permission() {
     let eve = server.people.create_person(None, &eve).await.expect("a person");
     let (ada, eve) = (server.cookie().await, server.cookie_for(eve).await);
     let path = format!("/api/v1/runs/{run}/cancel");
-    assert_eq!(server.tell(&path, &eve, json!({})).await.problem()["code"], "forbidden");
-    server.tell(&path, &ada, json!({})).await.json();
+    assert_eq!(server.send_post(&path, &eve, json!({})).await.problem()["code"], "forbidden");
+    server.send_post(&path, &ada, json!({})).await.json();
     assert_eq!(
         server.send_get(&format!("/api/v1/runs/{run}"), &eve).await.json()["run"]["id"],
         run.0
@@ -512,7 +517,7 @@ async fn targets_are_compared_as_json_and_text() {
     assert!(text.headers[header::CONTENT_TYPE].to_str().expect("text").starts_with("text/plain"));
     let text = String::from_utf8(text.body.to_vec()).expect("text");
     assert!(text.contains("No differences.") && text.starts_with("from blueprint 1 ("), "{text}");
-    assert!(as_kind("*/*").await.json().is_object(), "JSON is what is usual");
+    assert!(as_kind("*/*").await.json().is_object(), "JSON is the default");
 
     let refused = server.send_get("/api/v1/blueprints/compare?from=1&to=x", &ada).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
@@ -562,7 +567,11 @@ async fn script_is_read_by_its_hash() {
     let read = server.send_get(&path, &ada).await;
     assert_eq!((read.status, read.text()), (StatusCode::OK, script.as_str()));
     assert_eq!(read.header(header::CONTENT_TYPE), "text/plain; charset=utf-8");
-    assert_eq!(read.header("x-content-type-options"), "nosniff", "it is shown, never run");
+    assert_eq!(
+        read.header("x-content-type-options"),
+        "nosniff",
+        "browsers must not guess the type of the script"
+    );
     assert_eq!(server.send_get(&path, "").await.status, StatusCode::UNAUTHORIZED);
     let other = format!("/api/v1/scripts/{}", engine::Hash::of_bytes(b"no script"));
     assert_eq!(server.send_get(&other, &ada).await.status, StatusCode::NOT_FOUND);

@@ -20,12 +20,12 @@ async fn committed_openapi_document_is_current() {
     assert_eq!(served.header(header::CONTENT_TYPE), "application/json");
     assert_eq!(served.text(), rest::described());
     if std::env::var_os("GANTRY_WRITE").is_some() {
-        std::fs::write(STORED_DOCUMENT, served.text()).expect("written");
+        std::fs::write(STORED_DOCUMENT, served.text()).expect("a written file");
     }
     let committed = std::fs::read_to_string(STORED_DOCUMENT).expect("docs/openapi.json");
     assert!(
         committed == served.text(),
-        "docs/openapi.json is not what is served: GANTRY_WRITE=1 cargo test -p server committed_openapi_document writes it"
+        "docs/openapi.json is outdated: GANTRY_WRITE=1 cargo test -p server committed_openapi"
     );
 }
 
@@ -75,6 +75,63 @@ fn number_schemas_have_bounds() {
     }
 }
 
+/// Schemas whose references have no id, or only an id, with the reason (docs/api.md, "Names and
+/// ids").
+const OTHER_REFERENCES: [(&str, &str); 29] = [
+    ("AccessChangeView", "history of a grant"),
+    ("ClashSubjectBarclamp", "difference: `deployments` has the names"),
+    ("ClashSubjectDeployment", "difference: `deployments` has the names"),
+    ("ClashSubjectParent", "difference: `deployments` has the names"),
+    ("ClashSubjectRole", "difference: `deployments` has the names"),
+    ("ClashSubjectRoleValue", "difference: `deployments` has the names"),
+    ("Comparison", "repeats the query"),
+    ("DeploymentDeclaration", "has the form of a file"),
+    ("Downstream", "planned effect"),
+    ("FirstSteps", "data of a page"),
+    ("GraphVertex", "planned effect"),
+    ("HitNode", "search result"),
+    ("HitReview", "search result"),
+    ("HoldView", "data of a page"),
+    ("LossBarclamp", "planned effect"),
+    ("LossContent", "planned effect"),
+    ("LossNode", "planned effect"),
+    ("LossNoderole", "planned effect"),
+    ("LossRole", "planned effect"),
+    ("NoderoleDifference", "difference: `deployments` has the names"),
+    ("NoderoleRerun", "planned effect"),
+    ("PinChange", "difference: `deployments` has the names"),
+    ("RoleValueChange", "difference: `deployments` has the names"),
+    ("SecretChange", "planned effect"),
+    ("TokenView", "scope of a token, as in its grant"),
+    ("Touched", "planned effect"),
+    ("TrayNode", "data of a page"),
+    ("WaveDependency", "planned effect"),
+    ("WaveGroup", "planned effect"),
+];
+
+/// A client that stores a reference needs its id, because another resource can get the name later.
+#[test]
+fn references_have_name_and_id() {
+    let document: Value = serde_json::from_str(rest::described()).expect("JSON");
+    let schemas = document["components"]["schemas"].as_object().expect("schemas");
+    let mut found = BTreeSet::new();
+    for (name, schema) in schemas {
+        let Some(fields) = schema["properties"].as_object() else { continue };
+        // A request has a name or an id in one field.
+        if schema["additionalProperties"] == json!(false) {
+            continue;
+        }
+        let has = |field: &str| fields.contains_key(field);
+        let lacks_id = (has("deployment") && !has("deployment_id"))
+            || (has("worker") && !has("worker_id"))
+            || (has("fqdn") && !has("node") && !has("id"));
+        if lacks_id {
+            found.insert(name.as_str());
+        }
+    }
+    assert_eq!(found, OTHER_REFERENCES.iter().map(|(name, _)| *name).collect());
+}
+
 /// Methods and paths below `/api/v1`, parsed from the router's `Debug` output.
 fn routed(router: &Router) -> BTreeSet<String> {
     let text = format!("{router:?}");
@@ -95,7 +152,7 @@ fn routed(router: &Router) -> BTreeSet<String> {
     }
     assert!(
         paths.len() > 80 && methods.len() > 80,
-        "routers tell of themselves otherwise than they did: {text}"
+        "the debug output of a router has another form: {text}"
     );
     let below = paths.into_iter().filter(|(_, path)| path.starts_with("/api/"));
     below
@@ -137,10 +194,10 @@ fn openapi_document_is_complete() {
     walk(&document, &mut references, &mut names);
     for reference in references {
         let pointer = reference.strip_prefix('#').expect("in the document");
-        assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
+        assert!(document.pointer(pointer).is_some(), "{reference} does not exist");
     }
     let unique: BTreeSet<&str> = names.iter().copied().collect();
-    assert_eq!(unique.len(), names.len(), "two operations have one name");
+    assert_eq!(unique.len(), names.len(), "two operations have the same name");
     for operation in rest::operations(None).into_list() {
         assert!(
             !operation.op.summary.is_empty() && !operation.op.summary.ends_with('.'),
@@ -154,7 +211,7 @@ fn openapi_document_is_complete() {
             .iter()
             .find(|(status, _)| status.starts_with('2'));
         let content = good.and_then(|(_, good)| good["content"].as_object()).expect("content");
-        assert!(!content.is_empty(), "{} does not say what it answers", operation.op.id);
+        assert!(!content.is_empty(), "{} has no response content", operation.op.id);
         assert!(
             answer["responses"].get("503").is_some() && answer["responses"].get("400").is_some()
         );
@@ -199,18 +256,21 @@ fn problem_codes_are_documented() {
     let used: BTreeSet<&str> = text.split("Problem::").filter_map(constructed).collect();
     assert!(used.len() > 50, "{used:?}");
     let unlisted: Vec<_> = used.difference(&listed).collect();
-    assert!(unlisted.is_empty(), "not in problem_codes: {unlisted:?}");
+    assert!(unlisted.is_empty(), "missing in problem_codes: {unlisted:?}");
     sources(&root.join("crates/api/src"), &mut text);
     let unused: Vec<_> =
         listed.iter().filter(|code| text.matches(&format!("\"{code}\"")).count() < 2).collect();
-    assert!(unused.is_empty(), "no source has these codes: {unused:?}");
+    assert!(unused.is_empty(), "not used in any source file: {unused:?}");
     let book = std::fs::read_to_string(root.join("docs/api.md")).expect("the chapter");
     for (code, about) in CODES {
-        assert!(book.contains(&format!("\n| `{code}` | {about} |\n")), "docs/api.md: {code}");
+        assert!(
+            book.contains(&format!("\n| `{code}` | {about} |\n")),
+            "docs/api.md lacks the row of {code}"
+        );
     }
     let rows = book.split("### Codes").nth(1).expect("a section").split("\n## ").next();
     let rows = rows.unwrap_or_default().lines().filter(|line| line.starts_with("| `")).count();
-    assert_eq!(rows, CODES.len(), "docs/api.md has other codes");
+    assert_eq!(rows, CODES.len(), "docs/api.md has other codes than problem_codes");
 }
 
 /// Client generators name types after schemas, so every alternative of a union needs a name.
@@ -293,7 +353,7 @@ async fn location_of_created_resource_works() {
         ("/api/v1/nodes", json!({"fqdn": "m9.house.example.com", "root": "/srv/m9"}), "node"),
         ("/api/v1/people", json!({"name": "dee", "grants": [{"permission": "viewer"}]}), "id"),
     ] {
-        let made = server.tell(path, &root, request).await;
+        let made = server.send_post(path, &root, request).await;
         assert_eq!(made.status, StatusCode::CREATED, "{path}: {}", made.text());
         let id = made.json()[field].to_string();
         let place = made.header(header::LOCATION);
@@ -304,7 +364,7 @@ async fn location_of_created_resource_works() {
         assert_eq!(server.send_get(place, &root).await.status, StatusCode::OK, "{place}");
     }
     let made =
-        server.tell("/api/v1/tokens", &root, json!({"name": "t", "scopes": ["viewer"]})).await;
+        server.send_post("/api/v1/tokens", &root, json!({"name": "t", "scopes": ["viewer"]})).await;
     let place = made.header(header::LOCATION);
     let take_back =
         Request::delete(place).header(header::HOST, server.host).header(header::COOKIE, &root);
@@ -329,7 +389,10 @@ async fn unchanged_response_returns_304() {
     let path = "/api/v1/deployments";
     let first = ask(path, &[]).await;
     let tag = first.header(header::ETAG).to_owned();
-    assert!(tag.starts_with('"') && first.status == StatusCode::OK, "a strong one: {tag}");
+    assert!(
+        tag.starts_with('"') && first.status == StatusCode::OK,
+        "the response must have a strong ETag: {tag}"
+    );
     let same = ask(path, &[("if-none-match", &tag)]).await;
     assert_eq!(
         (same.status, same.body.len(), same.header(header::ETAG)),
@@ -347,13 +410,13 @@ async fn unchanged_response_returns_304() {
         (same.status, same.header(header::ETAG)),
         (StatusCode::NOT_MODIFIED, of_packed.as_str())
     );
-    let hold = json!({"on_hold": true, "reason": "a while"});
-    server.tell("/api/v1/deployments/web/hold", &ada, hold).await.json();
+    let hold = json!({"reason": "a while"});
+    server.send_post("/api/v1/deployments/web/hold", &ada, hold).await.json();
     let board = ask("/api/v1/deployments/web/board", &[]).await.header(header::ETAG).to_owned();
-    let back = json!({"on_hold": false, "reason": "on it goes"});
-    server.tell("/api/v1/deployments/web/hold", &ada, back).await.json();
+    let back = json!({"reason": "on it goes"});
+    server.send_post("/api/v1/deployments/web/release", &ada, back).await.json();
     let other = ask("/api/v1/deployments/web/board", &[("if-none-match", &board)]).await;
-    assert_eq!(other.status, StatusCode::OK, "it has changed");
+    assert_eq!(other.status, StatusCode::OK, "the resource has changed");
 }
 
 #[tokio::test]
@@ -366,8 +429,7 @@ async fn unsupported_if_match_is_rejected() {
         request.headers_mut().insert(header::IF_MATCH, "\"7\"".parse().expect("a value"));
         server.ask(request).await
     };
-    let hold =
-        ask("/api/v1/deployments/web/hold", json!({"on_hold": true, "reason": "a while"})).await;
+    let hold = ask("/api/v1/deployments/web/hold", json!({"reason": "a while"})).await;
     assert!(
         hold.problem()["detail"]
             .as_str()
@@ -375,9 +437,11 @@ async fn unsupported_if_match_is_rejected() {
         "{}",
         hold.text()
     );
-    let proposal =
-        server.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"]
-            .clone();
+    let proposal = server
+        .send_post("/api/v1/deployments/web/proposals", &ada, json!({}))
+        .await
+        .json()["proposal"]
+        .clone();
     let undo = ask(&format!("/api/v1/proposals/{proposal}/undo"), json!({"version": 1})).await;
     assert_eq!(
         (undo.status.as_u16(), undo.problem()["code"].as_str()),
@@ -390,7 +454,7 @@ async fn version_in_if_match_needs_no_body() {
     let server = TestServer::new().await;
     server.furnish().await;
     let ada = server.cookie().await;
-    let opened = server.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await;
+    let opened = server.send_post("/api/v1/deployments/web/proposals", &ada, json!({})).await;
     let place = opened.header(header::LOCATION);
     let discard = async |tag: Option<&str>| {
         let request = server.post(&format!("{place}/discard")).header(header::COOKIE, &ada);
@@ -403,10 +467,24 @@ async fn version_in_if_match_needs_no_body() {
         (refused.status.as_u16(), refused.problem()["code"].as_str()),
         (428, Some("version_required"))
     );
+    let detail = refused.problem()["detail"].to_string();
+    assert!(!detail.contains(|c: char| c.is_ascii_digit()), "no version to copy: {detail}");
     let tag = server.send_get(place, &ada).await.header(header::ETAG).to_owned();
+    let old = discard(Some("\"9\"")).await;
+    assert_eq!(
+        (old.status.as_u16(), old.problem()["code"].as_str()),
+        (412, Some("changed_meanwhile"))
+    );
+    let body = json!({"version": 9});
+    let old = server.send_post(&format!("{place}/redo"), &ada, body).await;
+    assert_eq!((old.status.as_u16(), old.problem()["code"].as_str()), (409, Some("version")));
     let done = discard(Some(&tag)).await;
     assert_eq!(done.status, StatusCode::OK, "{}", done.text());
-    assert_eq!(server.send_get(place, &ada).await.status, StatusCode::CONFLICT, "closed");
+    assert_eq!(
+        server.send_get(place, &ada).await.status,
+        StatusCode::CONFLICT,
+        "the proposal is closed"
+    );
     let document: Value = serde_json::from_str(rest::described()).expect("JSON");
     for path in ["undo", "redo", "discard"] {
         let reported = &document["paths"][format!("/api/v1/proposals/{{id}}/{path}")]["post"];
@@ -428,6 +506,44 @@ async fn unknown_query_parameter_is_rejected() {
         let detail = refused["detail"].as_str().unwrap_or_default();
         assert!(refused["status"] == 400 && detail.contains(known), "{path}: {detail}");
     }
+}
+
+#[tokio::test]
+async fn invalid_utf_8_in_query_is_rejected() {
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
+    for path in ["/api/v1/deployments?filter=%FF", "/api/v1/nodes?filter=a%C3"] {
+        let refused = server.send_get(path, &ada).await.problem();
+        assert_eq!(refused["status"], 400, "{path}");
+        assert_eq!(
+            refused["detail"], "Invalid query parameters: the query is not valid UTF-8.",
+            "{path}"
+        );
+    }
+    let found = server.send_get("/api/v1/deployments?filter=%C3%A9", &ada).await;
+    assert_eq!(found.status, StatusCode::OK, "{}", found.text());
+}
+
+#[tokio::test]
+async fn foreign_cursor_of_names_is_rejected() {
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let (ada, root) = (server.cookie().await, server.root().await);
+    for (path, by) in
+        [("/api/v1/deployments?after=zzz", &ada), ("/api/v1/people?after=x%27", &root)]
+    {
+        let refused = server.send_get(path, by).await.problem();
+        let detail = refused["detail"].as_str().unwrap_or_default();
+        assert!(
+            refused["status"] == 400 && detail.starts_with("Invalid cursor"),
+            "{path}: {detail}"
+        );
+    }
+    let first = server.send_get("/api/v1/deployments?limit=1", &ada).await.json();
+    let next = first["next"].as_str().expect("a second page").replace(' ', "%20");
+    let second = server.send_get(&format!("/api/v1/deployments?after={next}"), &ada).await;
+    assert_eq!(second.status, StatusCode::OK, "{}", second.text());
 }
 
 #[tokio::test]
@@ -468,17 +584,17 @@ async fn lists_filter_by_parameters() {
     assert_eq!(names(&of("deployments?filter=ed").await), ["edge"]);
     assert_eq!(names(&of("deployments?state=on_hold").await), [""; 0]);
     server
-        .tell("/api/v1/deployments/web/hold", &ada, json!({"on_hold": true, "reason": "a while"}))
+        .send_post("/api/v1/deployments/web/hold", &ada, json!({"reason": "a while"}))
         .await
         .json();
     assert_eq!(names(&of("deployments?state=on_hold").await), ["web"]);
-    server.tell("/api/v1/deployments/edge/proposals", &ada, json!({})).await.json();
+    server.send_post("/api/v1/deployments/edge/proposals", &ada, json!({})).await.json();
     assert_eq!(names(&of("deployments?state=proposed").await), ["edge"]);
     assert_eq!(names(&of("deployments?state=idle").await), ["system"]);
     assert_eq!(
         names(&of("deployments?after=system").await),
         ["edge", "web"],
-        "behind the first of the tree"
+        "the list continues after the cursor"
     );
     assert_eq!(names(&of("deployments?sort=-name&after=-name~-web").await), ["system", "edge"]);
     assert_eq!(of("blueprints?sort=number").await["blueprints"][0]["number"], 1);
@@ -489,7 +605,7 @@ async fn lists_filter_by_parameters() {
         ("state=alive", 1),
         ("state=dead", 0),
         ("state=maintenance", 0),
-        ("state=record", 1),
+        ("state=record_only", 1),
         ("deployment=system", 1),
         ("deployment=web", 0),
         ("filter=n1&deployment=system&state=alive", 1),

@@ -18,9 +18,9 @@ impl TestServer {
         let version = made["version"].as_i64().expect("a version");
         let review = self.submit(ada, (proposal, version)).await;
         let approve = json!({"kind": "approve", "reason": "fine"});
-        self.tell(&format!("/api/v1/reviews/{review}/verdicts"), cy, approve).await.json();
+        self.send_post(&format!("/api/v1/reviews/{review}/verdicts"), cy, approve).await.json();
         let name = json!({"name": name});
-        self.tell(&format!("/api/v1/reviews/{review}/commit"), ada, name).await.json();
+        self.send_post(&format!("/api/v1/reviews/{review}/commit"), ada, name).await.json();
     }
 }
 
@@ -42,7 +42,7 @@ async fn deployment_is_created_and_removed_via_proposals() {
     assert!(missing.problem()["detail"].as_str().is_some_and(|text| text.contains("\"web\"")));
 
     let request = json!({"name": "canary", "parent": "web"});
-    let made = server.tell("/api/v1/deployments", &ada, request.clone()).await;
+    let made = server.send_post("/api/v1/deployments", &ada, request.clone()).await;
     assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
     let place = made.header(header::LOCATION).to_owned();
     let made = made.json();
@@ -52,9 +52,10 @@ async fn deployment_is_created_and_removed_via_proposals() {
         StatusCode::NOT_FOUND,
         "nothing changes before the commit"
     );
-    let twice = server.tell("/api/v1/deployments", &ada, request).await;
+    let twice = server.send_post("/api/v1/deployments", &ada, request).await;
     assert_eq!(twice.problem()["code"], "edit_refused");
-    let more = server.tell("/api/v1/deployments", &ada, json!({"name": "blue", "parent": "web"}));
+    let more =
+        server.send_post("/api/v1/deployments", &ada, json!({"name": "blue", "parent": "web"}));
     let more = more.await.json();
     assert_eq!(more["proposal"], made["proposal"], "the open proposal is extended");
     server.commit_proposal(&more, &ada, &cy, "web").await;
@@ -80,13 +81,16 @@ async fn refused_deployment_edit_opens_no_proposal() {
     let before = proposals().await;
     for name in ["system", "web"] {
         let request = json!({"name": "edge", "parent": name});
-        assert_eq!(server.tell("/api/v1/deployments", &ada, request).await.status.as_u16(), 422);
+        assert_eq!(
+            server.send_post("/api/v1/deployments", &ada, request).await.status.as_u16(),
+            422
+        );
     }
     assert_eq!(server.remove_deployment("system", &ada).await.status.as_u16(), 422);
     assert_eq!(proposals().await, before);
     let request = json!({"name": "x", "parent": "nowhere"});
     assert_eq!(
-        server.tell("/api/v1/deployments", &ada, request).await.status,
+        server.send_post("/api/v1/deployments", &ada, request).await.status,
         StatusCode::NOT_FOUND
     );
 }

@@ -32,7 +32,7 @@ async fn cross_site_request_changes_nothing() {
     assert_eq!(
         server.send_get("/events?after=x", &cookie).await.status,
         StatusCode::BAD_REQUEST,
-        "still signed in"
+        "the session is still valid"
     );
 
     let program =
@@ -103,7 +103,7 @@ async fn ambiguous_request_head_is_rejected() {
     let server = TestServer::new().await;
     let get = |target: &str, more: &str| format!("GET {target} HTTP/1.1\r\n{more}\r\n");
     let near = format!("Host: {LOCAL_HOST}\r\n");
-    for (what, head, status) in [
+    for (case, head, status) in [
         ("one host", get("/healthz", &near), "200"),
         ("the same host in both", get(&format!("http://{LOCAL_HOST}/healthz"), &near), "200"),
         ("two hosts", get("/healthz", &format!("{near}Host: evil.example\r\n")), "400"),
@@ -112,7 +112,7 @@ async fn ambiguous_request_head_is_rejected() {
         ("a person in the target", get(&format!("http://a@{LOCAL_HOST}/healthz"), &near), "400"),
     ] {
         let answer = raw(&server.router, head.as_bytes()).await;
-        assert_eq!(statuses(&answer), [status], "{what}: {answer}");
+        assert_eq!(statuses(&answer), [status], "{case}: {answer}");
     }
     let refused = raw(&server.router, get("/", &format!("{near}Host: x\r\n")).as_bytes())
         .await
@@ -185,13 +185,16 @@ async fn refusals_have_one_form() {
     let too_large = format!(r#"{{"fqdn":"{}","root":""}}"#, "x".repeat(limits::MAX_BODY_BYTES));
     let edits = r#"{"version":1,"edits":[{"edit":"bind","deployment":7}]}"#;
     let mut refused = std::collections::BTreeMap::new();
-    let mut note = |what: &str, answer: Answer| refused.insert(what.to_owned(), answer.problem());
-    note("no such address", server.send_get("/api/v1/nothing", &cookie).await);
-    note("no such page, asked by a program", server.send_get("/nothing", &cookie).await);
-    note("no such call", server.ask(server.post_json("/call/nothing", &cookie, "{}")).await);
-    note("not this way", server.ask(server.post_json("/api/v1/runs/1", &cookie, "{}")).await);
-    note("no number", server.send_get("/api/v1/runs/seven", &cookie).await);
-    note("a query that is none", server.send_get("/api/v1/runs?before=x", &cookie).await);
+    let mut note = |case: &str, answer: Answer| refused.insert(case.to_owned(), answer.problem());
+    note("an unknown API path", server.send_get("/api/v1/nothing", &cookie).await);
+    note("an unknown page requested by an API client", server.send_get("/nothing", &cookie).await);
+    note(
+        "an unknown server function",
+        server.ask(server.post_json("/call/nothing", &cookie, "{}")).await,
+    );
+    note("a wrong method", server.ask(server.post_json("/api/v1/runs/1", &cookie, "{}")).await);
+    note("an id that is not a number", server.send_get("/api/v1/runs/seven", &cookie).await);
+    note("an unknown query parameter", server.send_get("/api/v1/runs?before=x", &cookie).await);
     note("an unknown topic", server.send_get("/events?topics=weather", &cookie).await);
     note(
         "broken JSON",
@@ -206,37 +209,46 @@ async fn refusals_have_one_form() {
         server.ask(server.post_json("/api/v1/nodes", &cookie, "{\"fqnd\":\"a.b.c\"}")).await,
     );
     note(
-        "an edit that is none",
+        "an invalid edit",
         server.ask(server.post_json("/api/v1/proposals/1/edits", &cookie, edits)).await,
     );
-    note("too large", server.ask(server.post_json("/api/v1/nodes", &cookie, too_large)).await);
+    note(
+        "a body that is too large",
+        server.ask(server.post_json("/api/v1/nodes", &cookie, too_large)).await,
+    );
     let mut call = server.post_json("/call/frame", &cookie, "{}");
     call.headers_mut().insert(header::CONTENT_LENGTH, (limits::MAX_BODY_BYTES + 1).into());
-    note("too large for a call", server.ask(call).await);
-    note("no such noderole's id", server.send_get("/api/v1/noderoles/x", &cookie).await);
+    note("a body that is too large for a server function", server.ask(call).await);
+    note("an invalid noderole id", server.send_get("/api/v1/noderoles/x", &cookie).await);
     let plain =
         server.post(&format!("/api/v1/noderoles/{id}/retry")).header(header::COOKIE, &cookie);
     note(
-        "a list for an object",
+        "an array instead of an object",
         server.ask(server.post_json("/api/v1/nodes", &cookie, r#"["a.b.c"]"#)).await,
     );
     let list = r#"{"fqdn":"a.b.c","ssh":[["10.0.0.1"],22,"root","k",1,"h"]}"#;
     note(
-        "a list for an object inside",
+        "an array instead of a nested object",
         server.ask(server.post_json("/api/v1/nodes", &cookie, list)).await,
     );
     let edits = r#"{"version":1,"edits":[["bind"]]}"#;
     note(
-        "a list for an edit",
+        "an array instead of an edit",
         server.ask(server.post_json("/api/v1/proposals/1/edits", &cookie, edits)).await,
     );
-    note("an unknown key of the stream", server.send_get("/events?topic=nodes", &cookie).await);
-    note("no such node", server.send_get("/api/v1/nodes/web-9/results", &cookie).await);
     note(
-        "a place in a list that is none",
+        "an unknown parameter of the stream",
+        server.send_get("/events?topic=nodes", &cookie).await,
+    );
+    note("an unknown node", server.send_get("/api/v1/nodes/web-9/results", &cookie).await);
+    note(
+        "an invalid cursor",
         server.send_get("/api/v1/nodes?sort=state&after=junk", &cookie).await,
     );
-    note("no JSON", server.ask(plain.body(Body::from("reason")).expect("a request")).await);
+    note(
+        "a body that is not JSON",
+        server.ask(plain.body(Body::from("reason")).expect("a request")).await,
+    );
     insta::assert_json_snapshot!(refused);
 }
 
@@ -287,7 +299,7 @@ async fn retryable_errors_have_retry_after() {
         "{}",
         full.text()
     );
-    assert!(full.problem().get("again_after").is_none(), "the header says it");
+    assert!(full.problem().get("again_after").is_none(), "the time to wait is only in the header");
     server.stopping.cancel();
     let page = server
         .get("/readyz")
@@ -305,7 +317,7 @@ async fn retryable_errors_have_retry_after() {
     assert_eq!(
         server.send_get("/api/v1/runs/1", "").await.header(header::RETRY_AFTER),
         "",
-        "waiting does not help"
+        "a retry does not help"
     );
     let mut attempts = Vec::new();
     for _ in 0..11 {
@@ -388,7 +400,7 @@ async fn full_server_answers_health_and_metrics() {
     assert_eq!(
         server.send_get("/sign-in", "").await.status,
         StatusCode::SERVICE_UNAVAILABLE,
-        "it is full"
+        "the server is at its limit"
     );
     for (path, text) in [
         (
@@ -423,11 +435,11 @@ async fn permit_is_released_when_work_ends() {
         late.text()
     );
     assert_eq!(late.problem()["code"], "too_slow");
-    assert_eq!(state.requests.available_permits(), 0, "it still reads");
+    assert_eq!(state.requests.available_permits(), 0, "the request still holds its permit");
     let next = send_to(&router, server.post_json("/api/v1/nodes", &cookie, "{}")).await;
     assert_eq!(next.status, StatusCode::SERVICE_UNAVAILABLE, "{}", next.text());
     let free = tokio::time::timeout(Duration::from_secs(30), state.requests.acquire()).await;
-    assert!(free.is_ok(), "a body that does not come has an end, and so has the work");
+    assert!(free.is_ok(), "a permit is released if the body never arrives");
 }
 
 #[tokio::test]
@@ -497,7 +509,8 @@ async fn missing_permission_names_contacts() {
     let text = ask().await;
     assert!(
         text.starts_with(
-            "Permission missing: eve does not have the permission operator. An admin can grant it. There is no admin yet."
+            "Permission missing: eve does not have the permission operator. An admin can grant it. \
+             There is no admin yet."
         ),
         "{text}"
     );
@@ -568,9 +581,15 @@ async fn browsers_get_error_pages() {
     );
     assert!(page.header(header::CONTENT_SECURITY_POLICY).contains("'nonce-"));
 
-    for nowhere in ["/settings/people/x", "/runs/x", "/workers/x", "/noderoles/x", "/reviews/x"] {
+    for nowhere in ["/runs/x", "/workers/x", "/noderoles/x", "/reviews/x"] {
         let page = server.visit(nowhere, &cookie).await;
         assert_eq!(page.status, StatusCode::NOT_FOUND, "{nowhere}");
+    }
+    // Only admins learn whether an account exists.
+    let root = server.person("root", [Permission::Viewer, Permission::Admin]).await;
+    for (who, status) in [(&cookie, StatusCode::FORBIDDEN), (&root, StatusCode::NOT_FOUND)] {
+        let page = server.visit("/settings/people/x", who).await;
+        assert_eq!(page.status, status);
     }
 
     let plain = server.visit("/runs/seven/log", &cookie).await;
@@ -694,13 +713,14 @@ fn documented_limits_match_the_code() {
         ),
         format!("then the newest of the others) | {} |", api::limits::LISTED_TOKENS),
         format!("| sessions of a person at once | {} |", store::people::MAX_SESSIONS),
-        format!("| reports of a node | {} a minute |", store::nodes::MOST_REPORTS),
+        format!("| reports of a node | {} a minute |", store::nodes::MAX_REPORTS),
         format!(
-            "| addresses that a person adds to nodes: one node at a time; in total | {} a minute; {} an hour | 429 |",
+            "| addresses that a person adds to nodes: one node at a time; in total | {} a minute; \
+             {} an hour | 429 |",
             control::nodes::address_policy::ADDRESSES_PER_MINUTE,
             with_separator(control::nodes::address_policy::ADDRESSES_PER_HOUR as usize)
         ),
-        format!("in the audit | 1 in {} seconds |", store::reviews::REFUSED_AGAIN.as_secs()),
+        format!("in the audit | 1 in {} seconds |", store::reviews::REFUSAL_INTERVAL.as_secs()),
         format!("| active requests, per server | {} |", limits::MAX_REQUESTS),
         format!("| connections, per server | {} |", with_separator(limits::MAX_CONNECTIONS)),
         format!("an idle connection | {} seconds |", limits::HEAD_TIMEOUT.as_secs()),
@@ -725,7 +745,7 @@ fn documented_limits_match_the_code() {
         ),
     ];
     for line in lines {
-        assert!(docs.contains(&line), "docs/limits.md does not say: {line}");
+        assert!(docs.contains(&line), "docs/limits.md lacks the line: {line}");
     }
     assert_eq!(
         (
@@ -775,13 +795,13 @@ async fn every_response_has_security_headers() {
         );
         assert!(
             !policy.contains('*') && !policy.contains("http"),
-            "nothing of others: {path}: {policy}"
+            "the policy must not allow other sites: {path}: {policy}"
         );
         assert!(answer.header("permissions-policy").contains("camera=()"));
         assert_eq!(
             answer.header(header::STRICT_TRANSPORT_SECURITY),
             "",
-            "loopback names are shared by programs"
+            "HSTS must not affect other programs on the loopback address"
         );
         if path != "/pkg/a1b2/gantry.js" {
             assert_eq!(answer.header(header::CACHE_CONTROL), "no-store", "{path}");
@@ -795,13 +815,8 @@ async fn page_scripts_use_the_policy_nonce() {
     let mut nonces = std::collections::BTreeSet::new();
     for _ in 0..3 {
         let page = server.visit("/sign-in", "").await;
-        let policy = page.header(header::CONTENT_SECURITY_POLICY);
-        let nonce = policy
-            .split("'nonce-")
-            .nth(1)
-            .and_then(|rest| rest.split('\'').next())
-            .expect("a nonce");
-        assert!(nonce.len() >= 22, "128 bits: {nonce}");
+        let nonce = page.nonce();
+        assert!(nonce.len() >= 22, "the nonce must have at least 128 bits: {nonce}");
         let scripts = page.text().matches("<script").count();
         assert!(scripts > 0);
         assert_eq!(
@@ -857,7 +872,7 @@ async fn site_files_are_compressed_and_public() {
     assert_eq!(
         server.send_get("/pkg/0000/gantry.js", "").await.status,
         StatusCode::NOT_FOUND,
-        "another build's"
+        "the file belongs to another build"
     );
     std::fs::write(server.site.path().with_extension("secret"), "secret").expect("a file");
     let name = server.site.path().with_extension("secret");
@@ -870,7 +885,7 @@ async fn site_files_are_compressed_and_public() {
     ] {
         assert_eq!(server.send_get(&path, "").await.status, StatusCode::NOT_FOUND, "{path}");
     }
-    std::fs::remove_file(server.site.path().with_extension("secret")).expect("to clean up");
+    std::fs::remove_file(server.site.path().with_extension("secret")).expect("the file is deleted");
 }
 
 #[tokio::test]
@@ -936,16 +951,16 @@ async fn database_outage_fails_only_readiness() {
     let server = TestServer::new().await;
     let cookie = server.cookie().await;
     assert_eq!(server.send_get("/readyz", "").await.status, StatusCode::OK);
-    server.db.set_connections_allowed(false).await.expect("to keep out");
+    server.db.set_connections_allowed(false).await.expect("connections are rejected");
     assert_eq!(server.send_get("/healthz", "").await.status, StatusCode::OK);
     assert_eq!(server.send_get("/readyz", "").await.problem()["status"], 503);
     let page = server.visit("/", &cookie).await;
     assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(page.text().contains("database does not answer"), "{}", page.text());
-    server.db.set_connections_allowed(true).await.expect("to let in");
+    server.db.set_connections_allowed(true).await.expect("connections are allowed");
     assert_eq!(
         server.send_get("/events?after=x", &cookie).await.status,
         StatusCode::BAD_REQUEST,
-        "goes on by itself"
+        "the session works again without a restart"
     );
 }

@@ -19,7 +19,7 @@ impl TestServer {
             "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
         let ssh = json!({"addresses": ["10.0.3.7"], "key": "deploy/ssh", "host_key": host_key});
         let made = self
-            .tell(NODES, cookie, json!({"fqdn": "m1.rack1.example.com", "ssh": ssh}))
+            .send_post(NODES, cookie, json!({"fqdn": "m1.rack1.example.com", "ssh": ssh}))
             .await
             .json();
         format!("{NODES}/{}/tokens", made["node"].as_str().expect("an id"))
@@ -48,14 +48,14 @@ async fn repeated_request_is_executed_once() {
         (first.json(), "application/json")
     );
     // Without a key, or with another one, it is another request.
-    assert_eq!(server.tell(NODES, &cy, node("n2")).await.status, StatusCode::CONFLICT);
+    assert_eq!(server.send_post(NODES, &cy, node("n2")).await.status, StatusCode::CONFLICT);
     let other = server.keyed(NODES, &cy, "k-1", node("n3")).await;
     assert_eq!(
         (other.status.as_u16(), other.problem()["code"].as_str()),
         (422, Some("idempotency_key_reused"))
     );
-    let elsewhere = server.keyed("/api/v1/execution", &cy, "k-1", node("n2")).await;
-    assert_eq!(elsewhere.status, StatusCode::UNPROCESSABLE_ENTITY, "the address is part of it");
+    let elsewhere = server.keyed("/api/v1/execution/off", &cy, "k-1", node("n2")).await;
+    assert_eq!(elsewhere.status, StatusCode::UNPROCESSABLE_ENTITY, "a key is bound to its address");
     // Keys belong to a person.
     assert_eq!(server.keyed(NODES, &bo, "k-1", node("n3")).await.status, StatusCode::FORBIDDEN);
     assert_eq!(
@@ -65,7 +65,7 @@ async fn repeated_request_is_executed_once() {
     // An error changed nothing and is not stored.
     assert_eq!(server.keyed(NODES, &cy, "k-2", node("n2")).await.status, StatusCode::CONFLICT);
     assert_eq!(server.keyed(NODES, &cy, "k-2", node("n4")).await.status, StatusCode::CREATED);
-    for wrong in ["", "with a blank", &"x".repeat(256)] {
+    for wrong in ["", "with a space", &"x".repeat(256)] {
         assert_eq!(
             server.keyed(NODES, &cy, wrong, node("n5")).await.status,
             StatusCode::BAD_REQUEST,
@@ -84,7 +84,7 @@ async fn repeated_request_is_executed_once() {
     // A key is forgotten after a day, even before the sweep deletes it.
     server.sql("UPDATE idempotency SET claimed_at = now() - interval '25 hours'").await;
     assert_eq!(server.keyed(NODES, &cy, "k-1", node("n6")).await.status, StatusCode::CREATED);
-    assert!(store::idempotency::delete_expired_keys(server.db.app()).await.expect("swept") >= 2);
+    assert!(store::idempotency::delete_expired_keys(server.db.app()).await.expect("deleted") >= 2);
     assert_eq!(
         server.keyed(NODES, &cy, "k-1", node("n6")).await.header("idempotency-replayed"),
         "true"
@@ -96,23 +96,23 @@ async fn abandoned_claim_expires() {
     let server = TestServer::new().await;
     server.furnish().await;
     let ada = server.cookie().await;
-    let held = json!({"on_hold": true, "reason": "a while"});
+    let body = json!({"reason": "a while"});
     let path = "/api/v1/deployments/web/hold";
-    server.keyed(path, &ada, "k", held.clone()).await.json();
+    server.keyed(path, &ada, "k", body.clone()).await.json();
     // The state after a server was killed between the work and storing its response.
     server.sql("UPDATE idempotency SET status = NULL, headers = NULL, body = NULL").await;
-    let early = server.keyed(path, &ada, "k", held.clone()).await;
+    let early = server.keyed(path, &ada, "k", body.clone()).await;
     assert_eq!(
         (early.status.as_u16(), early.problem()["code"].as_str()),
         (409, Some("in_progress"))
     );
     assert!(early.header(header::RETRY_AFTER).parse::<u32>().is_ok_and(|seconds| seconds > 0));
     server.sql("UPDATE idempotency SET claimed_until = now() - interval '1 second'").await;
-    let later = server.keyed(path, &ada, "k", held.clone()).await;
+    let later = server.keyed(path, &ada, "k", body.clone()).await;
     assert_eq!(
         later.problem()["code"],
         "state",
-        "carried out again, and refused by what it is about: {}",
+        "the request runs again, and the state of the review rejects it: {}",
         later.text()
     );
 
@@ -150,15 +150,15 @@ async fn version_and_token_distinguish_requests() {
     assert_eq!(
         code(send(agent, any).await),
         (409, Some("shown_once".into())),
-        "another program, the same request"
+        "another client sent the same request"
     );
     let another = (422, Some("idempotency_key_reused".to_owned()));
     assert_eq!(code(send(header::IF_MATCH, "\"3\"").await), another);
     let token = server
-        .tell("/api/v1/tokens", &ada, json!({"name": "ci", "scopes": ["operator"]}))
+        .send_post("/api/v1/tokens", &ada, json!({"name": "ci", "scopes": ["operator"]}))
         .await
         .json();
-    let bearer = format!("Bearer {}", token["token"].as_str().expect("it is shown"));
+    let bearer = format!("Bearer {}", token["token"].as_str().expect("a token"));
     assert_eq!(code(send(header::AUTHORIZATION, &bearer).await), another);
 }
 
@@ -170,23 +170,23 @@ async fn long_request_renews_its_claim() {
     let mut on = server.db.app().acquire().await.expect("a connection");
     let key = Key { person: server.ada, key: "long".into(), request: [7; 32] };
     let Claimed::Yours(claim) = claim_key(&mut on, &key).await.expect("a claim") else {
-        panic!("it is new")
+        panic!("the key must be new")
     };
     server.sql("UPDATE idempotency SET claimed_until = now() - interval '1 second'").await;
-    assert!(renew_claim(server.db.app(), &key, claim).await.expect("renewed"));
+    assert!(renew_claim(server.db.app(), &key, claim).await.expect("a renewed claim"));
     assert!(matches!(claim_key(&mut on, &key).await.expect("an answer"), Claimed::UnderWay(_)));
     assert!(
         !renew_claim(server.db.app(), &key, uuid::Uuid::new_v4()).await.expect("an answer"),
-        "it is another's"
+        "another request holds the claim"
     );
     server.sql("UPDATE idempotency SET claimed_until = now() - interval '1 second'").await;
     assert!(
         matches!(claim_key(&mut on, &key).await.expect("an answer"), Claimed::Yours(_)),
-        "whose bearer is dead"
+        "the claim of the dead request has expired"
     );
     assert!(
         !renew_claim(server.db.app(), &key, claim).await.expect("an answer"),
-        "it was taken over"
+        "another request took the claim over"
     );
 }
 

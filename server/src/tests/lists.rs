@@ -41,7 +41,7 @@ async fn unknown_sort_order_is_rejected() {
         );
         for word in known.split(", ").chain([""]) {
             let taken = server.send_get(&format!("/api/v1/{path}?sort={word}"), &ada).await;
-            assert_eq!(taken.status, StatusCode::OK, "{path} by {word}");
+            assert_eq!(taken.status, StatusCode::OK, "{path}: sort={word} must be accepted");
         }
         assert_eq!(
             server.send_get(&format!("/api/v1/{path}?order=name"), &ada).await.status,
@@ -106,7 +106,7 @@ async fn list_without_order_has_a_limit() {
         .expect("a report");
     // A second node with the role, in a proposal.
     let added = json!({"fqdn": "n2.house.example.com", "root": "/srv/n2"});
-    let n2 = server.tell("/api/v1/nodes", &ada, added).await.json()["node"].clone();
+    let n2 = server.send_post("/api/v1/nodes", &ada, added).await.json()["node"].clone();
     let id = server.id_of("web", &ada).await;
     let edit = json!({"edit": "bind", "deployment": id, "node": n2, "role": "app"});
     server.draft(&ada, "web", json!([edit])).await;
@@ -157,14 +157,19 @@ async fn every_list_has_a_limit() {
         let path = path.replace("{id}", "n1.house.example.com");
         for limit in ["1", "200"] {
             let answer = server.send_get(&format!("{path}?limit={limit}"), &admin).await;
-            assert_eq!(answer.status, StatusCode::OK, "{path}?limit={limit}: {}", answer.text());
+            assert_eq!(
+                answer.status,
+                StatusCode::OK,
+                "{path}?limit={limit} must be accepted: {}",
+                answer.text()
+            );
         }
         for limit in ["0", "201", "-1", "all", ""] {
             let refused = server.send_get(&format!("{path}?limit={limit}"), &admin).await.problem();
             let detail = refused["detail"].as_str().unwrap_or_default();
             assert!(
                 refused["status"] == 400 && detail.contains("a whole number from 1 to 200"),
-                "{path}?limit={limit}: {detail}"
+                "{path}?limit={limit} must be rejected: {detail}"
             );
         }
     }
@@ -240,9 +245,9 @@ async fn stale_cursor_returns_documented_409() {
     let server = TestServer::new().await;
     committed(&server).await;
     let ada = server.cookie().await;
-    let asked =
+    let path =
         "/api/v1/deployments/system/noderoles?role=app&after=00000000-0000-0000-0000-000000000001";
-    let refused = server.send_get(asked, &ada).await;
+    let refused = server.send_get(path, &ada).await;
     assert_eq!(refused.status, StatusCode::CONFLICT);
     assert_eq!(refused.problem()["code"], "moved");
     let document = server.send_get("/api/v1/openapi.json", &ada).await.json();
@@ -263,7 +268,10 @@ async fn role_and_role_graph_are_returned() {
     let elsewhere = server.send_get(&format!("/api/v1/roles/{first}?barclamp=nope"), &ada).await;
     assert_eq!(elsewhere.status, StatusCode::NOT_FOUND);
     let detail = elsewhere.problem()["detail"].as_str().expect("a text").to_owned();
-    assert!(detail.contains("no barclamp \"nope\""), "the barclamp is what is wrong: {detail}");
+    assert!(
+        detail.contains("no barclamp \"nope\""),
+        "the error must name the missing barclamp: {detail}"
+    );
     let graph = server.send_get("/api/v1/catalog/graph", &ada).await.json();
     assert_eq!(graph["count"], roles["count"]);
     assert_eq!(
@@ -282,7 +290,7 @@ async fn nul_character_causes_no_server_error() {
     let root =
         server.person("root", [Permission::Viewer, Permission::Operator, Permission::Admin]).await;
     let document: Value = serde_json::from_str(rest::described()).expect("JSON");
-    let mut asked = 0;
+    let mut requests = 0;
     for (path, item) in document["paths"].as_object().expect("paths") {
         // A stream does not end, and its parameters never reach a statement.
         let Some(get) = item.get("get").filter(|_| path.as_str() != "/api/v1/watch") else {
@@ -290,8 +298,8 @@ async fn nul_character_causes_no_server_error() {
         };
         let parameters = get["parameters"].as_array().cloned().unwrap_or_default();
         let names = |place: &str| -> Vec<String> {
-            let there = parameters.iter().filter(|parameter| parameter["in"] == place);
-            there.filter_map(|parameter| Some(parameter["name"].as_str()?.to_owned())).collect()
+            let matching = parameters.iter().filter(|parameter| parameter["in"] == place);
+            matching.filter_map(|parameter| Some(parameter["name"].as_str()?.to_owned())).collect()
         };
         let with = |value: &str| {
             names("path").iter().fold(path.clone(), |p, n| p.replace(&format!("{{{n}}}"), value))
@@ -299,17 +307,17 @@ async fn nul_character_causes_no_server_error() {
         let mut addresses: Vec<String> =
             if path.contains('{') { vec![with("a%00b")] } else { Vec::new() };
         for query in names("query") {
-            let there = if path.contains("/deployments/") { with("web") } else { with("1") };
-            addresses.push(format!("{there}?{query}=%00"));
-            addresses.push(format!("{there}?{query}=a%00b"));
+            let base = if path.contains("/deployments/") { with("web") } else { with("1") };
+            addresses.push(format!("{base}?{query}=%00"));
+            addresses.push(format!("{base}?{query}=a%00b"));
         }
         for address in addresses {
             let status = server.send_get(&address, &root).await.status;
             assert!(!status.is_server_error(), "{address}: {status}");
-            asked += 1;
+            requests += 1;
         }
     }
-    assert!(asked > 100, "{asked}");
+    assert!(requests > 100, "{requests}");
     for page in ["/reviews?filter=%00", "/nodes?filter=%00", "/runs?node=%00", "/audit?subject=%00"]
     {
         let answer = server.visit(page, &root).await;
@@ -319,7 +327,7 @@ async fn nul_character_causes_no_server_error() {
     assert_eq!(
         refused.problem()["status"],
         400,
-        "the field is looked at before the database is: {}",
+        "the field must be checked before the database is queried: {}",
         refused.text()
     );
     assert!(refused.problem()["detail"].as_str().is_some_and(|text| text.contains("U+0000")));

@@ -43,12 +43,12 @@ impl LogCapture {
     pub(super) fn begin() -> Self {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
-            let wanted = dynamic_filter_fn(|_, _| CAPTURED.with_borrow(Option::is_some))
+            let is_captured = dynamic_filter_fn(|_, _| CAPTURED.with_borrow(Option::is_some))
                 .with_max_level_hint(LevelFilter::TRACE);
             let layer = tracing_subscriber::fmt::layer()
                 .with_ansi(false)
                 .with_writer(|| CaptureWriter)
-                .with_filter(wanted);
+                .with_filter(is_captured);
             tracing_subscriber::registry().with(layer).init();
         });
         CAPTURED.set(Some(Vec::new()));

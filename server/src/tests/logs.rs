@@ -21,7 +21,8 @@ async fn write(server: &TestServer, run: RunId, pieces: i64) -> i64 {
     sqlx::query(
         "INSERT INTO run_log (run_id, at_offset, body)
          SELECT $1, n * 8192, convert_to((
-           SELECT string_agg(rpad('piece ' || n || ' line ' || k || ' ', 127, '.') || E'\\n', '' ORDER BY k)
+           SELECT string_agg(rpad('piece ' || n || ' line ' || k || ' ', 127, '.') || E'\\n', ''
+           ORDER BY k)
            FROM generate_series(0, 63) k), 'UTF8')
          FROM generate_series(0, $2 - 1) n",
     )
@@ -45,7 +46,7 @@ fn canceled() -> RunEnd {
 
 /// Number of log rows that a connection has read.
 async fn rows_read(pool: &PgPool) -> i64 {
-    pool.execute("SELECT pg_stat_force_next_flush()").await.expect("to flush");
+    pool.execute("SELECT pg_stat_force_next_flush()").await.expect("the statistics are flushed");
     sqlx::query_scalar(
         "SELECT coalesce(sum(coalesce(idx_tup_fetch, 0) + seq_tup_read), 0)::bigint
          FROM pg_stat_user_tables WHERE relname LIKE 'run\\_log%'",
@@ -62,7 +63,7 @@ async fn check_log_opens_at_end(pieces: i64) {
     let length = write(&server, run, pieces).await;
 
     let answer = server.send_get(&format!("/api/v1/runs/{run}/log?offset=-65536"), &cookie).await;
-    assert!(answer.body.len() < 80 * 1024, "{} bytes sent for 64 KiB", answer.body.len());
+    assert!(answer.body.len() < 80 * 1024, "sent {} bytes for 64 KiB", answer.body.len());
     let part: LogPart = serde_json::from_value(answer.json()).expect("a part");
     assert_eq!((part.pieces[0].offset, part.next), (length - 65536, length));
     assert!(
@@ -74,9 +75,9 @@ async fn check_log_opens_at_end(pieces: i64) {
     let page = server.visit(&format!("/runs/{run}"), &cookie).await;
     assert!(
         page.text().contains(&format!("piece {} line 63 ", pieces - 1)),
-        "the page shows the end"
+        "the page must show the end of the log"
     );
-    assert!(page.body.len() < 1 << 20, "{} bytes of page", page.body.len());
+    assert!(page.body.len() < 1 << 20, "the page has {} bytes", page.body.len());
 
     // A single connection, so that its counters cover only this test.
     let alone = PgPoolOptions::new()
@@ -91,7 +92,7 @@ async fn check_log_opens_at_end(pieces: i64) {
         .expect("the end");
     assert_eq!(read.len(), 8);
     let rows = rows_read(&alone).await - before;
-    assert!((8..=12).contains(&rows), "{rows} rows read for 8 of {pieces}");
+    assert!((8..=12).contains(&rows), "read {rows} rows for 8 of {pieces} pieces");
 }
 
 #[tokio::test]
@@ -100,7 +101,7 @@ async fn log_of_64_mib_opens_at_end() {
 }
 
 #[tokio::test]
-#[ignore = "a gigabyte in the database: by hand"]
+#[ignore = "needs a gigabyte in the database: run it by hand"]
 async fn log_of_1_gib_opens_at_end() {
     check_log_opens_at_end(131_072).await;
 }
@@ -133,15 +134,17 @@ async fn canceling_unknown_run_is_not_audited() {
         let sql = "SELECT count(*) FROM audit WHERE action = 'run.cancel'";
         sqlx::query_scalar(sql).fetch_one(server.db.owner()).await.expect("a count")
     };
-    let none = server.tell("/api/v1/runs/999999/cancel", &cookie, json!({})).await;
+    let none = server.send_post("/api/v1/runs/999999/cancel", &cookie, json!({})).await;
     assert_eq!((none.status, noted().await), (StatusCode::NOT_FOUND, 0), "{}", none.text());
     let path = format!("/api/v1/runs/{run}/cancel");
-    let more = server.tell(&path, &cookie, json!({"reason": "x"})).await;
+    let more = server.send_post(&path, &cookie, json!({"reason": "x"})).await;
     assert_eq!((more.status, noted().await), (StatusCode::BAD_REQUEST, 0), "{}", more.text());
-    server.tell(&path, &cookie, json!({})).await.json();
+    server.send_post(&path, &cookie, json!({})).await.json();
     assert_eq!(noted().await, 1);
-    store::runs::finish_run(server.db.worker(), run, worker, &canceled()).await.expect("it ends");
-    let ended = server.tell(&path, &cookie, json!({})).await;
+    store::runs::finish_run(server.db.worker(), run, worker, &canceled())
+        .await
+        .expect("the task ends");
+    let ended = server.send_post(&path, &cookie, json!({})).await;
     assert_eq!((ended.status, noted().await), (StatusCode::CONFLICT, 1), "{}", ended.text());
 }
 
@@ -157,28 +160,28 @@ async fn search_reads_large_log_in_bounded_parts() {
     let (run, worker) = in_progress(&server).await;
     let cookie = server.cookie().await;
     let length = write(&server, run, PIECES).await;
-    let (mut after, mut asked, mut hits, mut searched) = (String::new(), 0, Vec::new(), 0);
+    let (mut after, mut requests, mut hits, mut searched) = (String::new(), 0, Vec::new(), 0);
     loop {
         let query =
             format!("q=PIECE%20{}%20LINE%205%20&ignore_case=true&after={after}", PIECES - 1);
         let found = search(&server, run, &cookie, &query).await;
         assert!(
             found.searched - searched <= control::runs::logs::MAX_SEARCHED as i64,
-            "one request searches so much"
+            "one request searches at most this much"
         );
-        (asked, searched, after) = (asked + 1, found.searched, found.next);
+        (requests, searched, after) = (requests + 1, found.searched, found.next);
         hits.extend(found.hits);
         if !found.more {
             break;
         }
     }
-    assert_eq!((asked, searched), (4, length), "32 MiB by 8");
+    assert_eq!((requests, searched), (4, length), "32 MiB are searched in parts of 8 MiB");
     let hit = &hits[0];
     let line = (PIECES - 1) * LINES + 5;
     assert_eq!((hits.len(), hit.offset, hit.line), (1, line * 128, line + 1));
     assert!(
         search(&server, run, &cookie, "q=PIECE%201%20").await.hits.is_empty(),
-        "case counts unless said otherwise"
+        "the search is case-sensitive by default"
     );
 
     // Later output is found from the cursor of the earlier search.
@@ -186,11 +189,11 @@ async fn search_reads_large_log_in_bounded_parts() {
     let at = LogPosition { log: length.unsigned_abs(), ..LogPosition::default() };
     store::runs::append_log(server.db.worker(), run, None, at, Duration::ZERO, late)
         .await
-        .expect("to append");
+        .expect("an appended chunk");
     let found =
         search(&server, run, &cookie, &format!("q=GR%C3%96SSER&ignore_case=true&after={after}"))
             .await;
-    assert!(found.hits.is_empty(), "sharp s is no double s");
+    assert!(found.hits.is_empty(), "ß does not match ss");
     let found = search(
         &server,
         run,
@@ -240,7 +243,7 @@ async fn interrupted_download_resumes_exactly() {
         let at = LogPosition { log: offset, ..LogPosition::default() };
         store::runs::append_log(server.db.worker(), run, None, at, Duration::ZERO, piece)
             .await
-            .expect("to append");
+            .expect("an appended chunk");
         offset += piece.len() as u64;
     }
     let path = format!("/runs/{run}/log");
@@ -265,7 +268,7 @@ async fn interrupted_download_resumes_exactly() {
         assert_eq!(answer.header(header::CONTENT_RANGE), reported);
         got.extend_from_slice(&answer.body);
     }
-    assert!(got == log, "{} of {} bytes", got.len(), log.len());
+    assert!(got == log, "downloaded {} of {} bytes", got.len(), log.len());
     assert_eq!(get("bytes=-2", "").await.body, [0xff, 0x00].as_slice());
     let behind = get(&format!("bytes={}-", log.len()), "").await;
     assert_eq!(behind.status, StatusCode::RANGE_NOT_SATISFIABLE);
@@ -273,7 +276,7 @@ async fn interrupted_download_resumes_exactly() {
     assert_eq!(
         get("bytes=5-9", "\"other\"").await.status,
         StatusCode::OK,
-        "not the one that it knows"
+        "the ETag does not match"
     );
 
     store::runs::finish_run(server.db.worker(), run, worker, &canceled()).await.expect("an end");
@@ -293,7 +296,7 @@ async fn downloads_are_limited() {
         known = Some(state.downloads.clone());
     })
     .await;
-    let downloads = known.expect("places");
+    let downloads = known.expect("the limit of downloads");
     let (run, _) = in_progress(&server).await;
     write(&server, run, 2).await;
     let cookie = server.cookie().await;
@@ -339,6 +342,6 @@ async fn downloads_are_limited() {
     assert_eq!(
         (behind.status, downloads.free()),
         (StatusCode::RANGE_NOT_SATISFIABLE, 2),
-        "it takes none"
+        "a rejected range takes no permit"
     );
 }

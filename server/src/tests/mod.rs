@@ -30,7 +30,7 @@ use api::problem_codes::{CODES, TYPE_PREFIX};
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::request::Builder;
-use axum::http::{HeaderMap, Request, StatusCode, header};
+use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use control::Control;
 use control::people::{NewPerson, People, Permission, Token};
 use engine::ids::PersonId;
@@ -103,7 +103,7 @@ impl TestServer {
     async fn cookie_for(&self, person: PersonId) -> String {
         let answer = self.ask(self.sign_in(&self.link_for(person).await)).await;
         assert_eq!(answer.status, StatusCode::SEE_OTHER);
-        answer.cookie().split(';').next().expect("a pair").to_owned()
+        answer.cookie().split(';').next().expect("a cookie").to_owned()
     }
 
     fn sign_in(&self, token: &Token) -> Request<Body> {
@@ -128,6 +128,43 @@ impl TestServer {
             .header(header::CONTENT_TYPE, "application/json")
             .body(json.into())
             .expect("a request")
+    }
+
+    /// A server with short intervals of the event stream.
+    async fn with_short_intervals() -> Self {
+        let stream_intervals = live::StreamIntervals {
+            heartbeat: Duration::from_millis(40),
+            session_check: Duration::from_millis(100),
+        };
+        Self::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
+            state.stream_intervals = stream_intervals
+        })
+        .await
+    }
+
+    async fn add_n2(&self, cookie: &str) -> Answer {
+        let node = serde_json::json!({"fqdn": "n2.house.example.com", "root": "/srv/n2"});
+        self.send_post("/api/v1/nodes", cookie, node).await
+    }
+
+    /// Sends a request with only these headers: none of a browser, and no `X-Gantry`.
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Value,
+    ) -> Answer {
+        let mut request =
+            Request::builder().method(method).uri(path).header(header::HOST, self.host);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+        self.ask(
+            request.header(header::CONTENT_TYPE, "application/json").body(body).expect("a request"),
+        )
+        .await
     }
 
     async fn ask(&self, request: Request<Body>) -> Answer {
@@ -196,6 +233,13 @@ impl Answer {
         self.header(header::SET_COOKIE)
     }
 
+    /// The nonce of the content security policy.
+    fn nonce(&self) -> &str {
+        let policy = self.header(header::CONTENT_SECURITY_POLICY);
+        let nonce = policy.split("'nonce-").nth(1).and_then(|rest| rest.split('\'').next());
+        nonce.expect("a nonce")
+    }
+
     fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("text")
     }
@@ -224,7 +268,7 @@ impl Answer {
         let is_name = first.is_empty()
             || !first.bytes().all(|byte| byte.is_ascii_lowercase())
             || NAMES.contains(&first);
-        assert!(is_name, "a detail begins with a capital letter or a name: {problem}");
+        assert!(is_name, "the detail must begin with a capital letter or a name: {problem}");
         problem
     }
 }

@@ -30,9 +30,11 @@ async fn ended_runs_are_counted_once() {
     let own = ("host", LOCAL_HOST);
     let before = server.collect(&[own], LOCAL).await;
     assert!(before.text().contains("gantry_runs_ended_total{outcome=\"failed\"} 0"));
-    let end = "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch, content_hash, exclusive,
+    let end = "INSERT INTO run (step_id, node_id, concurrency_group_id, generation,
+        blueprint_number, epoch, content_hash, exclusive,
          state, outcome, queued_at, started_at, ended_at, lease_until, worker_id)
-       SELECT step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch, content_hash, exclusive, 'ended', 'failed',
+       SELECT step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch,
+       content_hash, exclusive, 'ended', 'failed',
          clock_timestamp() - interval '82 seconds', clock_timestamp() - interval '30 seconds',
          clock_timestamp() - interval '10 seconds', now(), worker_id FROM run WHERE id = $1";
     sqlx::query(end).bind(run.0).execute(server.db.owner()).await.expect("a run");
@@ -48,7 +50,7 @@ async fn ended_runs_are_counted_once() {
             "gantry_run_queue_time_seconds_bucket{le=\"60.0\"} 1",
             "gantry_runs_open{state=\"running\"} 1",
         ] {
-            assert!(text.text().contains(line), "{line} is not in\n{}", text.text());
+            assert!(text.text().contains(line), "{line} is missing in\n{}", text.text());
         }
         for (metric, value) in [("gantry_worker_runs{", "} 1"), ("gantry_worker_draining{", "} 0")]
         {
@@ -76,7 +78,10 @@ async fn rules_and_dashboard_name_existing_metrics() {
             // A counter or a histogram without samples yet has only its description.
             .filter(|name| !known.contains(*name) && !is_described(&known, name))
             .collect();
-        assert!(named.len() > 5 && missing.is_empty(), "{file}: {missing:?} are not in {known:?}");
+        assert!(
+            named.len() > 5 && missing.is_empty(),
+            "{file}: {missing:?} are missing in {known:?}"
+        );
     }
     let dashboard = std::fs::read_to_string(folder.join("grafana/gantry.json")).expect("a file");
     let dashboard: Value = serde_json::from_str(&dashboard).expect("JSON");
@@ -98,7 +103,7 @@ async fn access_log_names_route_person_and_request_id() {
     server.furnish().await;
     let ada = server.cookie().await;
     let body = json!({"name": "reader", "scopes": ["viewer"]});
-    let made = server.tell("/api/v1/tokens", &ada, body).await.json();
+    let made = server.send_post("/api/v1/tokens", &ada, body).await.json();
     let secret = made["token"].as_str().expect("a token").to_owned();
     let log = LogCapture::begin();
     let request = server.get("/api/v1/nodes?filter=confidential").header(header::COOKIE, &ada);

@@ -15,28 +15,9 @@ impl TestServer {
     async fn machine(&self, cookie: &str) -> String {
         let ssh = json!({"addresses": ["10.0.3.7"], "key": "deploy/ssh", "host_key": HOST_KEY});
         let added = self
-            .tell("/api/v1/nodes", cookie, json!({"fqdn": "m1.rack1.example.com", "ssh": ssh}))
+            .send_post("/api/v1/nodes", cookie, json!({"fqdn": "m1.rack1.example.com", "ssh": ssh}))
             .await;
         format!("/api/v1/nodes/{}", added.json()["node"].as_str().expect("an id"))
-    }
-
-    async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        headers: &[(&str, &str)],
-        body: Value,
-    ) -> Answer {
-        let mut request =
-            Request::builder().method(method).uri(path).header(header::HOST, self.host);
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
-        self.ask(
-            request.header(header::CONTENT_TYPE, "application/json").body(body).expect("a request"),
-        )
-        .await
     }
 }
 
@@ -66,6 +47,11 @@ async fn node_change_requires_current_version() {
         (unsaid.status.as_u16(), unsaid.problem()["code"].as_str()),
         (428, Some("version_required"))
     );
+    assert_eq!(
+        unsaid.problem()["detail"],
+        "Fetch the node and send its ETag header as If-Match. The version protects changes by \
+         other people."
+    );
     for wrong in ["1", "*", "W/\"1\"", "\"one\""] {
         let refused = server
             .send(patch.clone(), &path, &[own[0], own[1], ("if-match", wrong)], door.clone())
@@ -80,15 +66,19 @@ async fn node_change_requires_current_version() {
         (412, Some("changed_meanwhile"))
     );
     let unknown = server.send(patch.clone(), &path, &on("\"2\""), json!({"alive": true})).await;
-    assert_eq!(unknown.status, StatusCode::BAD_REQUEST, "what workers see is no part of it");
-    let way = json!({"connection": {"addresses": ["10.0.3.8", "10.0.3.9"]}});
-    assert_eq!(server.send(patch, &path, &on("\"2\""), way).await.json()["version"], 3);
+    assert_eq!(
+        unknown.status,
+        StatusCode::BAD_REQUEST,
+        "health checks are not part of the request"
+    );
+    let change = json!({"connection": {"addresses": ["10.0.3.8", "10.0.3.9"]}});
+    assert_eq!(server.send(patch, &path, &on("\"2\""), change).await.json()["version"], 3);
 
-    let maintenance = format!("{path}/maintenance");
-    let out = json!({"maintenance": true, "reason": "new disks"});
+    let maintenance = format!("{path}/start-maintenance");
+    let out = json!({"reason": "new disks"});
     let tokens = format!("{path}/tokens");
     for (method, path, body) in [
-        (Method::PUT, maintenance.clone(), out.clone()),
+        (Method::POST, maintenance.clone(), out.clone()),
         (Method::POST, tokens.clone(), json!({"name": "its unit"})),
         (Method::DELETE, format!("{tokens}/00000000-0000-0000-0000-000000000001"), Value::Null),
     ] {
@@ -100,13 +90,13 @@ async fn node_change_requires_current_version() {
         );
     }
     server.send(Method::POST, &tokens, &on("\"3\""), json!({"name": "its unit"})).await.json();
-    server.send(Method::PUT, &maintenance, &own, out.clone()).await.json();
-    assert_eq!(server.send(Method::PUT, &maintenance, &own, out).await.problem()["code"], "state");
+    server.send(Method::POST, &maintenance, &own, out.clone()).await.json();
+    assert_eq!(server.send(Method::POST, &maintenance, &own, out).await.problem()["code"], "state");
     let shown = server.send_get(&path, &ada).await.json();
     assert_eq!(shown["status"]["maintenance"]["reason"], "new disks");
     assert_eq!(shown["connection"]["ssh"]["addresses"], json!(["10.0.3.8", "10.0.3.9"]));
-    let looks = server.send_get(&format!("{path}/health-checks"), &ada).await.json();
-    assert_eq!(looks, json!({"health_checks": [], "next": null}));
+    let checks = server.send_get(&format!("{path}/health-checks"), &ada).await.json();
+    assert_eq!(checks, json!({"health_checks": [], "next": null}));
     assert_eq!(
         server.send_get(&format!("{path}/health-checks?before=x"), &ada).await.status,
         StatusCode::BAD_REQUEST
@@ -131,8 +121,8 @@ async fn connection_in_a_blueprint_needs_a_proposal() {
     server.passes(&ada, "web", bind, &[&bo]).await;
     let path = format!("/api/v1/nodes/{}", n1.as_str().expect("an id"));
     let headers = [("cookie", ada.as_str()), ("x-gantry", "1"), ("if-match", "\"1\"")];
-    let way = json!({"connection": {"root": "/srv/elsewhere"}});
-    for body in [way.clone(), json!({"hints": {"rack": 7}})] {
+    let change = json!({"connection": {"root": "/srv/elsewhere"}});
+    for body in [change.clone(), json!({"hints": {"rack": 7}})] {
         let refused = server.send(Method::PATCH, &path, &headers, body).await;
         let problem = refused.problem();
         assert_eq!(
@@ -151,7 +141,8 @@ async fn connection_in_a_blueprint_needs_a_proposal() {
         StatusCode::BAD_REQUEST
     );
     let proposal =
-        server.tell(&format!("{path}/proposals"), &ada, json!({})).await.json()["proposal"].clone();
+        server.send_post(&format!("{path}/proposals"), &ada, json!({})).await.json()["proposal"]
+            .clone();
     let edits =
         json!([{"edit": "set_connection", "node": n1, "connection": {"root": "/srv/elsewhere"}}]);
     let version = server.append(&ada, proposal.as_i64().expect("a number"), 0, edits).await;
@@ -169,14 +160,16 @@ async fn node_name_works_everywhere() {
     let on = [own[0], own[1], ("if-match", "\"1\"")];
     let changed = server.send(Method::PATCH, path, &on, json!({"serial": "CN-1"})).await;
     assert_eq!(changed.json(), json!({"version": 2}));
-    let out = json!({"maintenance": true, "reason": "new disks"});
-    server.send(Method::PUT, &format!("{path}/maintenance"), &own, out).await.json();
+    let out = json!({"reason": "new disks"});
+    for verb in ["start-maintenance", "end-maintenance"] {
+        server.send(Method::POST, &format!("{path}/{verb}"), &own, out.clone()).await.json();
+    }
     let made =
-        server.tell(&format!("{path}/tokens"), &ada, json!({"name": "its unit"})).await.json();
+        server.send_post(&format!("{path}/tokens"), &ada, json!({"name": "its unit"})).await.json();
     let token = format!("{path}/tokens/{}", made["id"].as_str().expect("an id"));
     server.send(Method::DELETE, &token, &own, Value::Null).await.json();
     assert_eq!(server.send_get(&format!("{path}/results"), &ada).await.json()["all"], 0);
-    let proposed = server.tell(&format!("{path}/proposals"), &ada, json!({})).await;
+    let proposed = server.send_post(&format!("{path}/proposals"), &ada, json!({})).await;
     assert!(
         proposed.status != StatusCode::BAD_REQUEST && proposed.status != StatusCode::NOT_FOUND,
         "{}",
@@ -200,7 +193,7 @@ async fn node_list_is_added_atomically() {
     let bo = server.furnish().await;
     let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
     let text = |text: &str| json!({"text": text});
-    let there = async || {
+    let nodes_with_boot_file = async || {
         let nodes =
             server.send_get("/api/v1/nodes?filter=rack1", &ada).await.json()["nodes"].clone();
         nodes
@@ -216,18 +209,19 @@ async fn node_list_is_added_atomically() {
     };
     let wrong =
         "m1.rack1.example.com root=/srv/m1\nm2 root=/srv/m2\n\nm3.rack1.example.com rot=/srv/m3";
-    let wrong = server.tell(ADD_MANY, &ada, text(wrong)).await.problem();
+    let wrong = server.send_post(ADD_MANY, &ada, text(wrong)).await.problem();
     assert_eq!(
         (&wrong["status"], lines(&wrong)),
         (&json!(400), vec![json!("line 2"), json!("line 4")]),
         "{wrong}"
     );
-    assert_eq!(there().await, [""; 0]);
+    assert_eq!(nodes_with_boot_file().await, [""; 0]);
 
     let good = format!(
-        "# rack 1\nm1.rack1.example.com root=/srv/m1\nm2.rack1.example.com ssh=10.0.3.7 key=deploy/ssh host_key=\"{HOST_KEY}\""
+        "# rack 1\nm1.rack1.example.com root=/srv/m1\nm2.rack1.example.com ssh=10.0.3.7 \
+         key=deploy/ssh host_key=\"{HOST_KEY}\""
     );
-    assert_eq!(server.tell(ADD_MANY, &bo, text(&good)).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(server.send_post(ADD_MANY, &bo, text(&good)).await.status, StatusCode::FORBIDDEN);
     let keyed = async || {
         let mut request = server.post_json(ADD_MANY, &ada, text(&good).to_string());
         request.headers_mut().insert("idempotency-key", "rack-1".parse().expect("a value"));
@@ -240,10 +234,10 @@ async fn node_list_is_added_atomically() {
         let shown = server.send_get(&format!("/api/v1/nodes/{name}"), &ada).await.json();
         assert_eq!(made.json()["nodes"][at], json!({"fqdn": name, "node": shown["id"]}));
     }
-    assert_eq!(there().await, names);
+    assert_eq!(nodes_with_boot_file().await, names);
     let again = keyed().await;
     assert_eq!((again.json(), again.header("idempotency-replayed")), (made.json(), "true"));
-    let twice = server.tell(ADD_MANY, &ada, text(&good)).await.problem();
+    let twice = server.send_post(ADD_MANY, &ada, text(&good)).await.problem();
     assert_eq!(
         (&twice["code"], lines(&twice)),
         (&json!("nodes_refused"), vec![json!("line 2"), json!("line 3")])
@@ -253,9 +247,9 @@ async fn node_list_is_added_atomically() {
     let long = "#".repeat(api::limits::INVENTORY_BYTES + 1);
     for refused in [json!({}), json!({"text": ""}), json!({"nodes": []}), text(&many), text(&long)]
     {
-        assert_eq!(server.tell(ADD_MANY, &ada, refused).await.status, StatusCode::BAD_REQUEST);
+        assert_eq!(server.send_post(ADD_MANY, &ada, refused).await.status, StatusCode::BAD_REQUEST);
     }
-    assert_eq!(there().await, names);
+    assert_eq!(nodes_with_boot_file().await, names);
 }
 
 #[tokio::test]
@@ -268,12 +262,13 @@ async fn node_list_counts_each_address() {
         let addresses: String = (1..=api::limits::ADDRESSES).map(address).collect();
         format!("m{n}.rack1.example.com{addresses} key=deploy/ssh host_key=\"{HOST_KEY}\"\n")
     };
-    let tell =
-        async |text: String| server.tell("/api/v1/nodes/bulk", &ada, json!({"text": text})).await;
+    let add_nodes = async |text: String| {
+        server.send_post("/api/v1/nodes/bulk", &ada, json!({"text": text})).await
+    };
     let all: String = (1..=api::limits::INVENTORY).map(line).collect();
-    let made = tell(all).await;
+    let made = add_nodes(all).await;
     assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
-    let refused = tell(line(0)).await;
+    let refused = add_nodes(line(0)).await;
     assert_eq!(
         (refused.status, refused.problem()["code"].as_str()),
         (StatusCode::TOO_MANY_REQUESTS, Some("too_many_addresses"))
@@ -311,15 +306,15 @@ async fn record_of_refused_address_is_rejected_everywhere() {
         let request = json!({"fqdn": "m2.rack1.example.com", "ssh": ssh});
         let line =
             format!("m2.rack1.example.com ssh={address} key=deploy/ssh host_key=\"{HOST_KEY}\"");
-        let way = json!({"connection": {"addresses": [address]}});
+        let change = json!({"connection": {"addresses": [address]}});
         let form = format!(
             "fqdn=m2.rack1.example.com&root=&address={address}&port=22&user=root&key=deploy%2Fssh&host_key={}",
             HOST_KEY.replace(' ', "+").replace('/', "%2F")
         );
         for answer in [
-            server.tell("/api/v1/nodes", &ada, request).await,
-            server.tell("/api/v1/nodes/bulk", &ada, json!({"text": line})).await,
-            server.send(Method::PATCH, &path, &own, way).await,
+            server.send_post("/api/v1/nodes", &ada, request).await,
+            server.send_post("/api/v1/nodes/bulk", &ada, json!({"text": line})).await,
+            server.send(Method::PATCH, &path, &own, change).await,
             server.post_form("/call/add-node", &ada, &form).await,
         ] {
             assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{address}: {}", answer.text());
@@ -352,11 +347,14 @@ async fn node_token_only_permits_reports() {
     server.furnish().await;
     let ada = server.cookie().await;
     let path = server.machine(&ada).await;
-    let made = server.tell(&format!("{path}/tokens"), &ada, json!({"name": "its unit"})).await;
+    let made = server.send_post(&format!("{path}/tokens"), &ada, json!({"name": "its unit"})).await;
     assert_eq!(made.status, StatusCode::CREATED);
     let made = made.json();
     let token = made["token"].as_str().expect("a token").to_owned();
-    assert!(!server.send_get(&path, &ada).await.text().contains(&token), "shown once");
+    assert!(
+        !server.send_get(&path, &ada).await.text().contains(&token),
+        "the token is shown only once"
+    );
     let bearer = format!("Bearer {token}");
     let itself = [("authorization", bearer.as_str()), ("x-gantry", "1")];
 
@@ -366,12 +364,12 @@ async fn node_token_only_permits_reports() {
         (Method::POST, "bootenv", json!({"bootenv": "local"})),
         (Method::PUT, "facts", json!({"cpu": {"cores": 4}})),
     ];
-    for (method, what, body) in &reports {
-        let place = format!("/api/v1/self/{what}");
+    for (method, action, body) in &reports {
+        let place = format!("/api/v1/self/{action}");
         assert_eq!(
             server.send(method.clone(), &place, &itself, body.clone()).await.json(),
             json!({}),
-            "{what}"
+            "{action}"
         );
         let strangers: [&[(&str, &str)]; 4] = [
             &[("x-gantry", "1")],
@@ -384,7 +382,7 @@ async fn node_token_only_permits_reports() {
             assert_eq!(
                 (refused.status.as_u16(), refused.problem()["code"].as_str()),
                 (401, Some("no_node_token")),
-                "{what}"
+                "{action}"
             );
         }
         let page = [("authorization", bearer.as_str()), ("origin", "http://evil.example")];
@@ -403,8 +401,9 @@ async fn node_token_only_permits_reports() {
 
     // As a bearer token and as a cookie of either name.
     let cookies = [format!("gantry_session={token}"), format!("__Host-gantry={token}")];
-    let mut ways: Vec<Vec<(&str, &str)>> = vec![itself.to_vec()];
-    ways.extend(cookies.iter().map(|cookie| vec![("cookie", cookie.as_str()), ("x-gantry", "1")]));
+    let mut credentials: Vec<Vec<(&str, &str)>> = vec![itself.to_vec()];
+    credentials
+        .extend(cookies.iter().map(|cookie| vec![("cookie", cookie.as_str()), ("x-gantry", "1")]));
     let routes = rest_routes();
     assert!(
         routes.len() > 50 && routes.iter().any(|(_, path)| path == "/api/v1/self/facts"),
@@ -422,8 +421,8 @@ async fn node_token_only_permits_reports() {
     all.extend(others.map(|path| (Method::GET, path.to_owned())));
     all.extend(["/sign-out", "/sign-out/everywhere"].map(|path| (Method::POST, path.to_owned())));
     for (method, path) in &all {
-        for way in &ways {
-            let answer = server.send(method.clone(), path, way, json!({})).await;
+        for headers in &credentials {
+            let answer = server.send(method.clone(), path, headers, json!({})).await;
             assert_eq!(
                 answer.status,
                 StatusCode::UNAUTHORIZED,
@@ -433,14 +432,14 @@ async fn node_token_only_permits_reports() {
         }
     }
     // The frame of every page, and a function that sets a display cookie. Both are public.
-    let open = ["/call/frame", "/call/put_first_steps_away"];
+    let open = ["/call/frame", "/call/hide-first-steps"];
     let calls: Vec<_> = server_fn_paths()
         .filter(|(path, _)| !open.iter().any(|open| path.ends_with(open)))
         .collect();
     assert!(calls.len() > 40, "{calls:?}");
     for (path, method) in calls {
-        for way in &ways {
-            let answer = server.send(method.clone(), path, way, json!({})).await;
+        for headers in &credentials {
+            let answer = server.send(method.clone(), path, headers, json!({})).await;
             // Only a malformed request is rejected before authentication.
             assert!(
                 matches!(answer.status.as_u16(), 400 | 401 | 422 | 500),
@@ -465,8 +464,8 @@ async fn node_token_only_permits_reports() {
         "/catalog",
         "/blueprints",
     ] {
-        for way in &ways {
-            let request = way
+        for headers in &credentials {
+            let request = headers
                 .iter()
                 .fold(server.get(page), |request, (name, value)| request.header(*name, *value));
             let request =
@@ -481,5 +480,5 @@ async fn node_token_only_permits_reports() {
     let one = format!("{path}/tokens/{}", made["id"].as_str().expect("an id"));
     server.send(Method::DELETE, &one, &own, Value::Null).await.json();
     let refused = server.send(Method::POST, "/api/v1/self/shutdown", &itself, Value::Null).await;
-    assert_eq!(refused.status, StatusCode::UNAUTHORIZED, "taken back");
+    assert_eq!(refused.status, StatusCode::UNAUTHORIZED, "the token is revoked");
 }

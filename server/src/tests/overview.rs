@@ -19,7 +19,8 @@ impl TestServer {
         let board = self.send_get("/api/v1/deployments/web/board", ada).await.json();
         let node =
             self.send_get("/api/v1/nodes?filter=n1", ada).await.json()["nodes"][0]["id"].clone();
-        let opened = self.tell("/api/v1/deployments/web/proposals", ada, json!({})).await.json();
+        let opened =
+            self.send_post("/api/v1/deployments/web/proposals", ada, json!({})).await.json();
         let proposal = opened["proposal"].as_i64().expect("an id");
         let version =
             self.send_get(&format!("/api/v1/proposals/{proposal}"), ada).await.json()["version"]
@@ -27,14 +28,34 @@ impl TestServer {
         let bind = json!({"edit": "bind", "deployment": board["id"], "node": node, "role": "app"});
         let edits = json!({"version": version, "edits": [bind]});
         let edited =
-            self.tell(&format!("/api/v1/proposals/{proposal}/edits"), ada, edits).await.json();
+            self.send_post(&format!("/api/v1/proposals/{proposal}/edits"), ada, edits).await.json();
         let submit = json!({"version": edited["version"], "title": "app on n1"});
-        let submitted =
-            self.tell(&format!("/api/v1/proposals/{proposal}/submit"), ada, submit).await.json();
-        let of = |what: &str| format!("/api/v1/reviews/{}/{what}", submitted["review"]);
-        self.tell(&of("verdicts"), bo, json!({"kind": "approve", "reason": "fine"})).await.json();
-        self.tell(&of("commit"), ada, json!({})).await
+        let submitted = self
+            .send_post(&format!("/api/v1/proposals/{proposal}/submit"), ada, submit)
+            .await
+            .json();
+        let of = |action: &str| format!("/api/v1/reviews/{}/{action}", submitted["review"]);
+        self.send_post(&of("verdicts"), bo, json!({"kind": "approve", "reason": "fine"}))
+            .await
+            .json();
+        self.send_post(&of("commit"), ada, json!({})).await
     }
+}
+
+async fn register_worker(server: &TestServer, id: u128, name: &str, capacity: u32) -> WorkerId {
+    let worker = NewWorker {
+        id: WorkerId(Uuid::from_u128(id)),
+        name: name.into(),
+        capacity,
+        jigs: vec!["noop".into()],
+        host: "h1".into(),
+        pid: 12,
+        version: "0.1.0".into(),
+    };
+    store::workers::ensure_worker(server.db.worker(), &worker, Duration::from_secs(60))
+        .await
+        .expect("a registered worker");
+    worker.id
 }
 
 #[tokio::test]
@@ -59,22 +80,24 @@ async fn rollout_is_followed_to_its_end() {
     // A waiting client gets its response at the end of the rollout, not after the timeout.
     let finish = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
-        let done = "UPDATE step SET state = 'active', pending = 0, applied_generation = generation, \
-            input_checked = input_version WHERE generation = 2";
-        sqlx::query(done).execute(server.db.owner()).await.expect("the owner may");
+        let done = "UPDATE step SET state = 'active', pending = 0, applied_generation = \
+            generation, input_checked = input_version WHERE generation = 2";
+        sqlx::query(done).execute(server.db.owner()).await.expect("the owner has the permission");
     };
     let waits = format!("{place}?wait=30");
     let waited = async {
         tokio::time::timeout(Duration::from_secs(20), server.send_get(&waits, &ada)).await
     };
     let ((), waited) = tokio::join!(finish, waited);
-    let view = waited.expect("before its time is over").json();
+    let view = waited.expect("a response within the time limit").json();
     assert_eq!((&view["progress"], &view["applied"]), (&json!("converged"), &json!(all)));
 
-    assert_eq!(
-        server.send_get(&format!("{place}?wait=31"), &ada).await.status,
-        StatusCode::BAD_REQUEST
-    );
+    for wait in ["31", "300", "-1"] {
+        let refused = server.send_get(&format!("{place}?wait={wait}"), &ada).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+        let text = refused.text();
+        assert!(text.contains("from 0 to 30") || text.contains("limit is 30 seconds"), "{text}");
+    }
     assert_eq!(server.send_get("/api/v1/blueprints/99", &ada).await.status, StatusCode::NOT_FOUND);
 }
 
@@ -84,18 +107,7 @@ async fn overview_shows_current_state() {
     let bo = server.furnish().await;
     let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
     server.committed(&ada, &bo).await.json();
-    let hello = NewWorker {
-        id: WorkerId(Uuid::from_u128(7)),
-        name: "w-7".into(),
-        capacity: 4,
-        jigs: vec!["noop".into()],
-        host: "h1".into(),
-        pid: 12,
-        version: "0.1.0".into(),
-    };
-    store::workers::ensure_worker(server.db.worker(), &hello, Duration::from_secs(60))
-        .await
-        .expect("hello");
+    let worker = register_worker(&server, 7, "w-7", 4).await;
     let view = server.send_get("/api/v1/overview", &ada).await.json();
     assert_eq!((&view["blueprint"], &view["enabled"]), (&json!(2), &json!(true)));
     assert_eq!(view["deployments"], json!({"all": 3, "on_hold": 0, "proposed": 0}));
@@ -107,7 +119,7 @@ async fn overview_shows_current_state() {
     assert_eq!(view["commits"][0]["number"], 2);
     assert_eq!(view["queue"], json!({"queued": 0, "running": 0, "oldest": null}));
 
-    store::workers::confirm_worker(server.db.worker(), hello.id).await.expect("confirmed");
+    store::workers::confirm_worker(server.db.worker(), worker).await.expect("confirmed");
     let view = server.send_get("/api/v1/overview", &ada).await.json();
     assert_eq!(view["workers"], json!({"alive": 1, "capacity": 4}));
     let workers = server.send_get("/api/v1/workers?alive=true", &ada).await.json();
@@ -136,19 +148,14 @@ async fn overview_shows_current_state() {
 async fn audit_is_listed_verified_and_exported() {
     let server = TestServer::new().await;
     let bo = server.furnish().await;
-    let eve = server
-        .people
-        .create_person(None, &NewPerson::human("eve", [Permission::Viewer]))
-        .await
-        .expect("eve");
-    let (ada, bo, eve) =
-        (server.cookie().await, server.cookie_for(bo).await, server.cookie_for(eve).await);
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
+    let eve = server.person("eve", [Permission::Viewer]).await;
     server.committed(&ada, &bo).await.json();
     for path in ["/api/v1/audit", "/api/v1/audit/chain", "/api/v1/audit/export"] {
         assert_eq!(
             server.send_get(path, &eve).await.status,
             StatusCode::FORBIDDEN,
-            "{path}: who only looks"
+            "{path}: a viewer has no access"
         );
     }
     let of = async |query: &str| {
@@ -171,7 +178,11 @@ async fn audit_is_listed_verified_and_exported() {
         of(&format!("action=review.commit&since={}&until={}", At(at - 1), At(at + 1))).await,
         commits
     );
-    assert_eq!(of("until=1970-01-01T00:00:01Z").await, json!([]), "before there was anything");
+    assert_eq!(
+        of("until=1970-01-01T00:00:01Z").await,
+        json!([]),
+        "the audit has no entries that old"
+    );
     let all = of("").await;
     let before = all[0]["id"].as_i64().expect("an id");
     assert_eq!(of(&format!("before={before}")).await[0], all[1]);
@@ -186,13 +197,16 @@ async fn audit_is_listed_verified_and_exported() {
 
     let unsealed = server.send_get("/api/v1/audit/chain", &ada).await.json();
     assert_eq!((&unsealed["end"], &unsealed["broken"]), (&json!(0), &Value::Null));
-    sqlx::query("SELECT seal_audit(1000)").execute(server.db.app()).await.expect("sealed");
+    sqlx::query("SELECT seal_audit(1000)").execute(server.db.app()).await.expect("a sealed audit");
     let chain = server.send_get("/api/v1/audit/chain", &ada).await.json();
     assert_eq!((&chain["end"], &chain["unsealed"]), (&chain["chain"]["last"], &json!(0)));
     let export = server.send_get("/api/v1/audit/export", &ada).await;
-    let proven = engine::audit::export::verify(export.text().lines()).expect("it holds");
-    let held = proven.chain;
-    assert_eq!((json!(held.hash), json!(held.last)), (chain["hash"].clone(), chain["end"].clone()));
+    let proven = engine::audit::export::verify(export.text().lines()).expect("a valid export");
+    let computed = proven.chain;
+    assert_eq!(
+        (json!(computed.hash), json!(computed.last)),
+        (chain["hash"].clone(), chain["end"].clone())
+    );
     assert!(
         proven.whole && proven.totals.blueprints == 2 && proven.totals.verdicts == 1,
         "{proven:?}"
@@ -201,7 +215,7 @@ async fn audit_is_listed_verified_and_exported() {
     assert_eq!(
         engine::audit::export::verify(later.text().lines())
             .map(|later| (later.chain.first, later.chain.hash)),
-        Ok((3, held.hash))
+        Ok((3, computed.hash))
     );
 
     // Entries of the database are listed on request.
@@ -223,7 +237,10 @@ async fn audit_is_listed_verified_and_exported() {
         "ALTER TABLE audit DISABLE TRIGGER USER",
         "UPDATE audit SET subject = 'another' WHERE id = (SELECT audit_id FROM seal WHERE seq = 3)",
     ] {
-        sqlx::query(statement).execute(server.db.owner()).await.expect("the owner may");
+        sqlx::query(statement)
+            .execute(server.db.owner())
+            .await
+            .expect("the owner has the permission");
     }
     let broken = server.send_get("/api/v1/audit/chain", &ada).await.json();
     assert_eq!(
@@ -233,7 +250,7 @@ async fn audit_is_listed_verified_and_exported() {
     let export = server.send_get("/api/v1/audit/export", &ada).await;
     assert_eq!(
         engine::audit::export::verify(export.text().lines()),
-        Err(engine::audit::Broken::Content(3))
+        Err(engine::audit::ChainDefect::Content(3))
     );
 }
 
@@ -270,7 +287,7 @@ async fn metrics_require_access() {
         "gantry_streams_open 0",
         "gantry_http_request_duration_seconds_bucket{le=\"0.005\",method=\"GET\",route=\"/api/v1/runs/{id}\"}",
     ] {
-        assert!(text.contains(line), "{line} is not in\n{text}");
+        assert!(text.contains(line), "{line} is missing in\n{text}");
     }
     assert!(text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1);
     // Labels never contain client input.
@@ -304,11 +321,7 @@ async fn metrics_require_access() {
     }
     let server = TestServer::at("https://gantry.example.com", "gantry.example.com", |_| {}).await;
     let refused = server.collect(&[("host", "gantry.example.com")], near).await;
-    assert_eq!(
-        refused.status,
-        StatusCode::FORBIDDEN,
-        "a proxy is in front: everybody comes from here"
-    );
+    assert_eq!(refused.status, StatusCode::FORBIDDEN, "a request through a proxy is not local");
 }
 
 #[tokio::test]
@@ -345,7 +358,7 @@ async fn failing_background_tasks_come_first() {
     let page = server.send_get("/api/v1/background-tasks", &ada).await.json();
     let tasks = page["background_tasks"].as_array().expect("tasks");
     let names: Vec<_> = tasks.iter().map(|task| task["name"].as_str().expect("a name")).collect();
-    assert_eq!(names, ["b", "a"], "the failing one first, and none of an expired process");
+    assert_eq!(names, ["b", "a"], "failing tasks come first, without those of an expired process");
     assert_eq!(page["more"], json!(false));
     let failing = &tasks[0];
     assert_eq!(
@@ -369,27 +382,16 @@ async fn workers_are_filtered_and_sorted() {
     server.furnish().await;
     let ada = server.cookie().await;
     for (n, name) in [(1, "beta"), (2, "alpha"), (3, "alps")] {
-        let hello = NewWorker {
-            id: WorkerId(Uuid::from_u128(n)),
-            name: name.into(),
-            capacity: 2,
-            jigs: vec!["noop".into()],
-            host: "h1".into(),
-            pid: 12,
-            version: "0.1.0".into(),
-        };
-        store::workers::ensure_worker(server.db.worker(), &hello, Duration::from_secs(60))
-            .await
-            .expect("hello");
+        register_worker(&server, n, name, 2).await;
         let later =
             "UPDATE worker SET lease_until = now() + make_interval(mins => $1) WHERE name = $2";
-        let minutes = 10 - i32::try_from(n).expect("small");
+        let minutes = 10 - i32::try_from(n).expect("a small number");
         sqlx::query(later)
             .bind(minutes)
             .bind(name)
             .execute(server.db.owner())
             .await
-            .expect("the owner may");
+            .expect("the owner has the permission");
     }
     let names = async |query: &str| {
         let page = server.send_get(&format!("/api/v1/workers?{query}"), &ada).await.json();
@@ -405,7 +407,7 @@ async fn workers_are_filtered_and_sorted() {
     assert_eq!(names("filter=alp").await, ["alps", "alpha"]);
     let after = |name: &str| format!("sort=name&before=name~-{name}");
     assert_eq!(names(&after("alpha")).await, ["alps", "beta"]);
-    assert_eq!(names(&after("b")).await, ["beta"], "a place stays one when its worker is gone");
+    assert_eq!(names(&after("b")).await, ["beta"], "a cursor stays valid when its worker is gone");
     assert_eq!(
         server.send_get("/api/v1/workers?sort=size", &ada).await.status,
         StatusCode::BAD_REQUEST
@@ -427,7 +429,7 @@ async fn worker_is_drained_and_resumed() {
     let name = worker.to_string();
     let path = format!("/api/v1/workers/{name}");
     let post = async |who: &str, verb: &str, body: Value| {
-        server.tell(&format!("{path}/{verb}"), who, body).await
+        server.send_post(&format!("{path}/{verb}"), who, body).await
     };
     let because = || json!({"reason": "a new kernel"});
     let state = async |verb: &str| {
@@ -447,11 +449,18 @@ async fn worker_is_drained_and_resumed() {
     assert_eq!(state("resume").await, format!("Worker {name} is not draining."));
     for unknown in ["w-9".to_owned(), Uuid::from_u128(9).to_string()] {
         let path = format!("/api/v1/workers/{unknown}/drain");
-        let answer = server.tell(&path, &ada, because()).await;
+        let answer = server.send_post(&path, &ada, because()).await;
         assert_eq!(answer.status, StatusCode::NOT_FOUND, "{unknown}");
     }
 
+    let draining = async |is: bool| {
+        let path = format!("/api/v1/workers?draining={is}");
+        let workers = server.send_get(&path, &ada).await.json()["workers"].clone();
+        workers.as_array().expect("workers").iter().any(|worker| worker["name"] == json!(name))
+    };
+    assert_eq!((draining(true).await, draining(false).await), (false, true));
     post(&ada, "drain", because()).await.json();
+    assert_eq!((draining(true).await, draining(false).await), (true, false));
     assert_eq!(
         state("drain").await,
         format!("Worker {name} is already being drained by ada: a new kernel")
@@ -481,7 +490,8 @@ async fn worker_is_drained_and_resumed() {
     actions.sort_unstable();
     assert_eq!(actions, ["worker.drain", "worker.resume"]);
     let events: i64 = sqlx::query_scalar(
-        "SELECT count(*) FROM event WHERE topic = 'runs' AND kind = 'worker' AND body ->> 'worker' = $1",
+        "SELECT count(*) FROM event WHERE topic = 'runs' AND kind = 'worker' AND body ->> 'worker' \
+         = $1",
     )
     .bind(&name)
     .fetch_one(server.db.owner())
@@ -514,11 +524,7 @@ async fn search_finds_resources_by_name() {
         hits.iter().map(name).collect::<Vec<_>>()
     };
     assert_eq!(found("q=we", &ada).await, ["deployment web"]);
-    assert_eq!(
-        found("q=WEB", &ada).await,
-        ["deployment web"],
-        "small and capital letters are the same"
-    );
+    assert_eq!(found("q=WEB", &ada).await, ["deployment web"], "the search ignores case");
     assert_eq!(found("q=n1.house", &ada).await, ["node n1.house.example.com"]);
     let apps = found("q=app", &ada).await;
     assert!(
@@ -527,25 +533,29 @@ async fn search_finds_resources_by_name() {
     );
     assert!(
         found("q=1", &ada).await.contains(&"review app on n1".to_owned()),
-        "a review by its number"
+        "a review is found by its number"
     );
     assert_eq!(found("q=nothing-like-it", &ada).await, Vec::<String>::new());
     assert_eq!(
         found("q=100%25", &ada).await,
         Vec::<String>::new(),
-        "what stands for anything elsewhere stands for itself"
+        "wildcards are matched literally"
     );
-    let text = "barclamp: {name: storage, version: '1', description: x}\nroles: [{name: ceph-osd, jig: noop}]\n";
-    server.tell("/api/v1/barclamps", &ada, json!({"files": {"storage.yml": text}})).await.json();
-    assert_eq!(found("q=ceph", &ada).await, ["role ceph-osd"], "no deployment has it");
+    let text = "barclamp: {name: storage, version: '1', description: x}\nroles: \
+        [{name: ceph-osd, jig: noop}]\n";
+    server
+        .send_post("/api/v1/barclamps", &ada, json!({"files": {"storage.yml": text}}))
+        .await
+        .json();
+    assert_eq!(
+        found("q=ceph", &ada).await,
+        ["role ceph-osd"],
+        "a role is found even if no deployment has it"
+    );
     let hit = server.send_get("/api/v1/search?q=ceph", &ada).await.json()["hits"][0].clone();
     assert_eq!(hit, json!({"kind": "role", "role": "ceph-osd", "barclamp": "storage"}));
     server.send_get("/api/v1/roles/ceph-osd?barclamp=storage", &ada).await.json();
-    assert_eq!(
-        found("q=root", &ada).await,
-        Vec::<String>::new(),
-        "people are found by admins alone"
-    );
+    assert_eq!(found("q=root", &ada).await, Vec::<String>::new(), "only admins find people");
     assert_eq!(found("q=root", &root).await, ["person root"]);
     for wrong in ["", "q=", "q=%20", "q=a&kind=node", &format!("q={}", "x".repeat(201))] {
         let answer = server.send_get(&format!("/api/v1/search?{wrong}"), &ada).await;
@@ -562,18 +572,20 @@ async fn first_steps_reflect_actual_events() {
         .execute(server.db.owner())
         .await
         .expect("a permission");
-    let eve = server
-        .people
-        .create_person(None, &NewPerson::human("eve", [Permission::Viewer]))
-        .await
-        .expect("eve");
-    let (ada, bo, eve) =
-        (server.cookie().await, server.cookie_for(bo).await, server.cookie_for(eve).await);
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
+    let eve = server.person("eve", [Permission::Viewer]).await;
     let steps_of = async |cookie: &str| {
         server.send_get("/api/v1/overview", cookie).await.json()["first_steps"].clone()
     };
     let steps = async || steps_of(&ada).await;
-    let is = |edited, submitted, reviewed, committed, ran, retried| json!({"edited": edited, "submitted": submitted, "reviewed": reviewed, "committed": committed, "ran": ran, "retried": retried});
+    let is = |edited, submitted, reviewed, committed, ran, retried| {
+        json!(
+            {
+                "edited": edited, "submitted": submitted, "reviewed": reviewed,
+                "committed": committed, "run_ended": ran, "retried": retried
+            }
+        )
+    };
     let of = |steps: &Value| {
         let mut steps = steps.as_object().expect("steps").clone();
         let place = (steps.remove("deployment"), steps.remove("review"));
@@ -594,25 +606,25 @@ async fn first_steps_reflect_actual_events() {
     assert_eq!(
         of(&steps().await),
         (nothing, (Some(json!("web")), Some(Value::Null))),
-        "a demo begins with it"
+        "a demo begins with these steps"
     );
     let first = server.count("review").await;
     let verdicts = format!("/api/v1/reviews/{first}/verdicts");
-    server.tell(&verdicts, &bo, json!({"kind": "approve", "reason": "fine"})).await.json();
+    server.send_post(&verdicts, &bo, json!({"kind": "approve", "reason": "fine"})).await.json();
     assert_eq!(
         of(&steps().await).0,
         is(false, false, false, false, false, false),
-        "it is not theirs either"
+        "the approval must not complete a step of the author"
     );
     assert_eq!(
         of(&steps_of(&bo).await).0,
         is(false, false, true, false, false, false),
-        "a reviewer's verdict is a step of the reviewer"
+        "a verdict completes a step of the reviewer"
     );
     assert_eq!(
         server.send_get("/api/v1/overview", &eve).await.json()["first_steps"],
         Value::Null,
-        "she proposes nothing"
+        "a viewer has no first steps"
     );
 
     let (id, n1) = (server.id_of("web", &ada).await, server.n1(&ada).await);
@@ -622,7 +634,7 @@ async fn first_steps_reflect_actual_events() {
     assert_eq!(reported, is(true, false, false, false, false, false));
     assert_eq!((place, review), (Some(json!("web")), Some(Value::Null)));
     let discard = json!({"version": version});
-    server.tell(&format!("/api/v1/proposals/{proposal}/discard"), &ada, discard).await.json();
+    server.send_post(&format!("/api/v1/proposals/{proposal}/discard"), &ada, discard).await.json();
 
     server.committed(&ada, &bo).await.json();
     let (reported, (place, review)) = of(&steps().await);
@@ -630,8 +642,10 @@ async fn first_steps_reflect_actual_events() {
     assert_eq!(place, Some(json!("web")));
     assert!(review.is_some_and(|id| id.is_i64()));
 
-    let run = "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch, content_hash, exclusive, state, outcome, \
-               ended_at, lease_until) SELECT id, node_id, concurrency_group_id, generation, generation, 1, content_hash, false, 'ended', $1, now(), now() \
+    let run = "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, \
+        blueprint_number, epoch, content_hash, exclusive, state, outcome, \
+               ended_at, lease_until) SELECT id, node_id, concurrency_group_id, generation, \
+               generation, 1, content_hash, false, 'ended', $1, now(), now() \
                FROM step WHERE generation = 2 ORDER BY rank, id LIMIT 1";
     sqlx::query(run).bind("failed").execute(server.db.owner()).await.expect("a run");
     assert_eq!(of(&steps().await).0, is(true, true, true, true, true, false));
@@ -639,17 +653,18 @@ async fn first_steps_reflect_actual_events() {
     assert_eq!(
         of(&steps().await).0,
         is(true, true, true, true, true, false),
-        "it was tried again by itself"
+        "the automatic retry completes the step"
     );
-    let retry = "INSERT INTO audit (actor, action, subject) SELECT $1, 'step.retry', noderole_id::text FROM step \
-                 WHERE generation = 2 ORDER BY rank, id LIMIT 1";
+    let retry = "INSERT INTO audit (actor, action, subject) SELECT $1, 'step.retry', \
+        noderole_id::text FROM step WHERE generation = 2 ORDER BY rank, id LIMIT \
+                 1";
     sqlx::query(retry).bind(server.ada.0).execute(server.db.owner()).await.expect("an entry");
     assert_eq!(of(&steps().await).0, is(true, true, true, true, true, true));
 
     let hours = server.send_get("/api/v1/overview", &ada).await.json()["hours"].clone();
     let hours = hours.as_array().expect("hours");
     let sum =
-        |what: &str| hours.iter().map(|hour| hour[what].as_i64().expect("a number")).sum::<i64>();
+        |state: &str| hours.iter().map(|hour| hour[state].as_i64().expect("a number")).sum::<i64>();
     assert_eq!((hours.len(), sum("runs"), sum("failed")), (24, 2, 1));
     assert!(
         hours

@@ -16,10 +16,10 @@ async fn server() -> TestServer {
 impl TestServer {
     /// Registers a passkey and returns it.
     async fn registered(&self, cookie: &str, key: &Authenticator) -> Value {
-        let options = self.tell("/api/v1/me/passkeys/options", cookie, json!({})).await.json();
+        let options = self.send_post("/api/v1/me/passkeys/options", cookie, json!({})).await.json();
         let answer = key.create(ORIGIN, &options["options"]);
         let made = self
-            .tell("/api/v1/me/passkeys", cookie, json!({"name": "Laptop", "answer": answer}))
+            .send_post("/api/v1/me/passkeys", cookie, json!({"name": "Laptop", "answer": answer}))
             .await;
         assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
         made.json()
@@ -31,7 +31,7 @@ impl TestServer {
         assert!(
             store::people::passkeys::confirm_as_owner(&mut owner, id)
                 .await
-                .expect("it is confirmed")
+                .expect("the passkey is confirmed")
         );
     }
 
@@ -48,11 +48,11 @@ impl TestServer {
 
     /// Signs an approval.
     async fn signature(&self, cookie: &str, verdicts: &str, key: &Authenticator) -> Value {
-        let asked = self
-            .tell(&format!("{verdicts}/options"), cookie, json!({"kind": "approve"}))
+        let challenge = self
+            .send_post(&format!("{verdicts}/options"), cookie, json!({"kind": "approve"}))
             .await
             .json();
-        json!({"nonce": asked["nonce"], "answer": key.get(ORIGIN, &asked["options"])})
+        json!({"nonce": challenge["nonce"], "answer": key.get(ORIGIN, &challenge["options"])})
     }
 }
 
@@ -74,20 +74,23 @@ async fn signed_approval_passes_the_gate() {
     let (id, verdicts) = server.verdicts(&ada).await;
     let options = format!("{verdicts}/options");
     assert_eq!(
-        code(&server.tell(&options, &bo, json!({"kind": "approve"})).await),
+        code(&server.send_post(&options, &bo, json!({"kind": "approve"})).await),
         (409, "no_passkey".into())
     );
     server.confirmed(&passkey).await;
     let signature = server.signature(&bo, &verdicts, &key).await;
     let signed =
-        server.tell(&verdicts, &bo, json!({"kind": "approve", "signature": signature})).await;
+        server.send_post(&verdicts, &bo, json!({"kind": "approve", "signature": signature})).await;
     assert_eq!(signed.status, StatusCode::CREATED, "{}", signed.text());
     let review = server.send_get(&format!("/api/v1/reviews/{id}"), &bo).await.json();
     assert_eq!(
         (&review["may_sign"], &review["verdicts"][0]["signed"]),
         (&json!(true), &json!("Laptop"))
     );
-    server.tell(&format!("/api/v1/reviews/{id}/commit"), &ada, json!({"name": "web"})).await.json();
+    server
+        .send_post(&format!("/api/v1/reviews/{id}/commit"), &ada, json!({"name": "web"}))
+        .await
+        .json();
 
     let path = format!("/api/v1/passkeys/{}", passkey["id"].as_str().expect("an id"));
     let request = |cookie: &str| {
@@ -97,7 +100,7 @@ async fn signed_approval_passes_the_gate() {
     assert_eq!(
         code(&server.ask(request(&ada)).await),
         (404, "not_found".into()),
-        "ada is no admin"
+        "ada has no permission to see it"
     );
     server.ask(request(&bo)).await.json();
     assert_eq!(server.send_get("/api/v1/people/me", &bo).await.json()["passkeys"], json!([]));
@@ -111,13 +114,15 @@ async fn wrong_signature_is_rejected() {
     let key = Authenticator::new();
     server.confirmed(&server.registered(&bo, &key).await).await;
     let (_, verdicts) = server.verdicts(&ada).await;
-    let asked =
-        server.tell(&format!("{verdicts}/options"), &bo, json!({"kind": "approve"})).await.json();
-    let (nonce, options) = (&asked["nonce"], &asked["options"]);
+    let challenge = server
+        .send_post(&format!("{verdicts}/options"), &bo, json!({"kind": "approve"}))
+        .await
+        .json();
+    let (nonce, options) = (&challenge["nonce"], &challenge["options"]);
     let give = async |kind: &str, nonce: &Value, answer: Value| {
         let signature = json!({"nonce": nonce, "answer": answer});
         server
-            .tell(&verdicts, &bo, json!({"kind": kind, "reason": "x", "signature": signature}))
+            .send_post(&verdicts, &bo, json!({"kind": kind, "reason": "x", "signature": signature}))
             .await
     };
     let good = key.get(ORIGIN, options);
@@ -125,20 +130,24 @@ async fn wrong_signature_is_rejected() {
     assert_eq!(
         code(&give("approve", &json!("0".repeat(32)), good.clone()).await),
         rejected,
-        "another nonce"
+        "the nonce differs"
     );
     assert_eq!(
         code(&give("approve", nonce, key.get("http://evil.example", options)).await),
         rejected,
-        "another site"
+        "the origin differs"
     );
-    assert_eq!(code(&give("reject", nonce, good.clone()).await), rejected, "another verdict");
-    assert_eq!(code(&give("approve", nonce, json!({"id": "x"})).await), rejected, "malformed");
+    assert_eq!(code(&give("reject", nonce, good.clone()).await), rejected, "the verdict differs");
+    assert_eq!(
+        code(&give("approve", nonce, json!({"id": "x"})).await),
+        rejected,
+        "the assertion is malformed"
+    );
     assert_eq!(code(&give("approve", &json!("x"), good.clone()).await), (400, "invalid".into()));
     let stranger = Authenticator::new();
     let unknown = give("approve", nonce, stranger.get(ORIGIN, options)).await;
     assert_eq!(code(&unknown), (403, "passkey_unknown".into()));
-    assert_eq!(server.count("verdict").await, 0, "a rejected signature leaves no verdict");
+    assert_eq!(server.count("verdict").await, 0, "a rejected signature must store no verdict");
     assert_eq!(give("approve", nonce, good.clone()).await.status, StatusCode::CREATED);
     assert_eq!(code(&give("approve", nonce, good).await), (409, "signature_used".into()));
 }
@@ -148,10 +157,13 @@ async fn wrong_registration_is_rejected() {
     let server = server().await;
     let ada = server.cookie().await;
     let register = async |answer: Value| {
-        server.tell("/api/v1/me/passkeys", &ada, json!({"name": "Laptop", "answer": answer})).await
+        server
+            .send_post("/api/v1/me/passkeys", &ada, json!({"name": "Laptop", "answer": answer}))
+            .await
     };
     let options = async || {
-        server.tell("/api/v1/me/passkeys/options", &ada, json!({})).await.json()["options"].clone()
+        server.send_post("/api/v1/me/passkeys/options", &ada, json!({})).await.json()["options"]
+            .clone()
     };
     let key = Authenticator::new();
     let begun = options().await;
@@ -171,7 +183,7 @@ async fn wrong_registration_is_rejected() {
     assert_eq!(
         code(&register(good).await),
         (400, "passkey_rejected".into()),
-        "an answer to earlier options"
+        "the response belongs to earlier options"
     );
     let token = server.token(&ada, &["operator"]).await;
     let request = server
@@ -183,6 +195,6 @@ async fn wrong_registration_is_rejected() {
     );
     let by_address = TestServer::new().await;
     let cookie = by_address.cookie().await;
-    let refused = by_address.tell("/api/v1/me/passkeys/options", &cookie, json!({})).await;
+    let refused = by_address.send_post("/api/v1/me/passkeys/options", &cookie, json!({})).await;
     assert_eq!(code(&refused), (409, "no_host_name".into()));
 }

@@ -16,11 +16,11 @@ async fn only(server: &TestServer, cookie: &str, query: &str) -> (String, i64, V
     assert_eq!(groups.len(), 1, "{page}");
     let (group, steps) = (&groups[0], groups[0]["steps"].as_array().expect("a list"));
     assert_eq!(steps.len(), 1, "{page}");
-    let reason = group["reason"].as_str().expect("a word").to_owned();
+    let reason = group["reason"].as_str().expect("a string").to_owned();
     (reason, group["count"].as_i64().expect("a number"), steps[0].clone())
 }
 
-async fn says(server: &TestServer, cookie: &str, reason: &str, words: &str) -> Value {
+async fn assert_reason(server: &TestServer, cookie: &str, reason: &str, words: &str) -> Value {
     let (found, count, step) = only(server, cookie, "").await;
     assert_eq!((found.as_str(), count), (reason, 1), "{step}");
     assert!(step["reasons"].to_string().contains(words), "{step}");
@@ -37,7 +37,7 @@ async fn progress_of_web(server: &TestServer, cookie: &str) -> String {
         (&json!("web"), &target["progress"]),
         "{deployment} {target}"
     );
-    deployment["progress"].as_str().expect("a word").to_owned()
+    deployment["progress"].as_str().expect("a string").to_owned()
 }
 
 #[tokio::test]
@@ -47,42 +47,39 @@ async fn step_has_pending_reason_until_it_runs() {
     let ada = server.cookie().await;
     store::runs::set_node_alive(server.db.owner(), node, false).await.expect("a node");
 
-    let freed_by = says(&server, &ada, "node_dead", "does not answer").await;
-    assert_eq!(freed_by, json!([{"kind": "node", "fqdn": "n1.house.example.com"}]));
+    let freed_by = assert_reason(&server, &ada, "node_dead", "does not answer").await;
+    let n1 = server.n1(&ada).await;
+    assert_eq!(freed_by, json!([{"kind": "node", "node": n1, "fqdn": "n1.house.example.com"}]));
     store::runs::set_node_alive(server.db.owner(), node, true).await.expect("a node");
-    says(&server, &ada, "no_worker", "No worker is running").await;
+    assert_reason(&server, &ada, "no_worker", "No worker is running").await;
     working(&server, &["script"]).await;
-    says(&server, &ada, "no_worker_for_jig", "supports jig noop").await;
+    assert_reason(&server, &ada, "no_worker_for_jig", "supports jig noop").await;
     let worker = working(&server, &["noop"]).await;
-    says(&server, &ada, "ready", "starts when a worker claims it").await;
+    assert_reason(&server, &ada, "ready", "starts when a worker claims it").await;
 
-    let reason = json!({"on_hold": true, "reason": "a look at the disks"});
-    server.tell("/api/v1/deployments/web/hold", &ada, reason).await.json();
-    let freed_by = says(&server, &ada, "on_hold", "Deployment web was put on hold by ada").await;
-    assert_eq!(freed_by, json!([{"kind": "deployment", "name": "web"}]));
-    assert_eq!(progress_of_web(&server, &ada).await, "stuck", "held");
+    let reason = json!({"reason": "a look at the disks"});
+    server.send_post("/api/v1/deployments/web/hold", &ada, reason).await.json();
+    let freed_by =
+        assert_reason(&server, &ada, "on_hold", "Deployment web was put on hold by ada").await;
+    let web = server.send_get("/api/v1/deployments/web", &ada).await.json()["id"].clone();
+    assert_eq!(freed_by, json!([{"kind": "deployment", "id": web, "name": "web"}]));
+    assert_eq!(progress_of_web(&server, &ada).await, "stuck", "the deployment is on hold");
+    server.send_post("/api/v1/execution/off", &ada, json!({"reason": "power"})).await.json();
+    assert_reason(&server, &ada, "on_hold", "xecution is off").await;
     server
-        .tell("/api/v1/execution", &ada, json!({"enabled": false, "reason": "power"}))
+        .send_post("/api/v1/deployments/web/release", &ada, json!({"reason": "done"}))
         .await
         .json();
-    says(&server, &ada, "on_hold", "xecution is off").await;
-    server
-        .tell("/api/v1/deployments/web/hold", &ada, json!({"on_hold": false, "reason": "done"}))
-        .await
-        .json();
-    says(&server, &ada, "paused", "an operator can switch it on").await;
-    assert_eq!(progress_of_web(&server, &ada).await, "stuck", "off");
-    server
-        .tell("/api/v1/execution", &ada, json!({"enabled": true, "reason": "power"}))
-        .await
-        .json();
+    assert_reason(&server, &ada, "paused", "an operator can turn it on").await;
+    assert_eq!(progress_of_web(&server, &ada).await, "stuck", "the switch is off");
+    server.send_post("/api/v1/execution/on", &ada, json!({"reason": "power"})).await.json();
 
     assert_eq!(progress_of_web(&server, &ada).await, "in_progress");
     let claimed =
         store::runs::claim_runs(server.db.worker(), Limits::default()).await.expect("a claim");
     let run = claimed.runs[0];
     assert_eq!(
-        says(&server, &ada, "queued", "free slot").await,
+        assert_reason(&server, &ada, "queued", "free slot").await,
         json!([{"kind": "run", "run": run}])
     );
     store::runs::lease_runs(server.db.worker(), worker, &["noop"], 1, LEASE)
@@ -91,15 +88,15 @@ async fn step_has_pending_reason_until_it_runs() {
     assert_eq!(
         server.send_get("/api/v1/pending", &ada).await.json(),
         json!({"groups": []}),
-        "it runs"
+        "the step is running"
     );
     let end = RunEnd::failed("no such disk");
     store::runs::finish_run(server.db.worker(), run, worker, &end).await.expect("an end");
     assert_eq!(
-        says(&server, &ada, "failed", "no such disk").await,
+        assert_reason(&server, &ada, "failed", "no such disk").await,
         json!([{"kind": "run", "run": run}])
     );
-    assert_eq!(progress_of_web(&server, &ada).await, "stuck", "failed");
+    assert_eq!(progress_of_web(&server, &ada).await, "stuck", "the step failed");
 }
 
 #[tokio::test]

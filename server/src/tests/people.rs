@@ -6,32 +6,13 @@ use serde_json::json;
 use super::*;
 
 impl TestServer {
-    async fn root(&self) -> String {
+    pub(super) async fn root(&self) -> String {
         self.person("root", [Permission::Operator, Permission::Admin]).await
-    }
-
-    /// A request with only these headers: none of a browser, and no `X-Gantry`.
-    async fn bare(
-        &self,
-        method: Method,
-        path: &str,
-        headers: &[(&str, &str)],
-        body: Value,
-    ) -> Answer {
-        let mut request =
-            Request::builder().method(method).uri(path).header(header::HOST, self.host);
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let request = request
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(Body::from(body.to_string()));
-        self.ask(request.expect("a request")).await
     }
 
     pub(super) async fn token(&self, cookie: &str, scopes: &[&str]) -> String {
         let made =
-            self.tell("/api/v1/tokens", cookie, json!({"name": "t", "scopes": scopes})).await;
+            self.send_post("/api/v1/tokens", cookie, json!({"name": "t", "scopes": scopes})).await;
         assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
         made.json()["token"].as_str().expect("a token").to_owned()
     }
@@ -56,24 +37,29 @@ async fn token_overrides_cookies() {
     let bearer = format!("Bearer {}", server.token(&root, &["operator"]).await);
     let (get, post) = (Method::GET, Method::POST);
     let open = "/api/v1/deployments/web/proposals";
-    let opened = server.bare(post.clone(), open, &[("authorization", &bearer)], json!({})).await;
-    assert_eq!(opened.status, StatusCode::CREATED, "without X-Gantry: {}", opened.text());
+    let opened = server.send(post.clone(), open, &[("authorization", &bearer)], json!({})).await;
+    assert_eq!(
+        opened.status,
+        StatusCode::CREATED,
+        "a token needs no X-Gantry header: {}",
+        opened.text()
+    );
     let audit: Value =
         sqlx::query_scalar("SELECT detail FROM audit WHERE action = 'proposal.open'")
             .fetch_one(server.db.owner())
             .await
-            .expect("it was audited");
+            .expect("an audit entry");
     assert!(audit["by_token"].is_string(), "{audit}");
 
     let request = json!({"name": "t", "scopes": ["viewer", "admin"], "deployment": "web"});
-    let refused = server.tell("/api/v1/tokens", &root, request).await;
+    let refused = server.send_post("/api/v1/tokens", &root, request).await;
     assert_eq!(code(&refused), (400, "invalid".to_owned()));
     assert!(refused.problem()["detail"].as_str().is_some_and(|text| {
         text.starts_with("deployment: The permission admin always applies everywhere.")
     }));
 
     let me = server
-        .bare(
+        .send(
             get.clone(),
             "/api/v1/people/me",
             &[("authorization", &bearer), ("cookie", "x=y")],
@@ -84,32 +70,32 @@ async fn token_overrides_cookies() {
     assert_eq!(
         me.json()["person"]["grants"].as_array().map(Vec::len),
         Some(2),
-        "of the person all is told"
+        "the response has all grants of the person"
     );
     for wrong in ["Bearer gantry_0", "Bearer nonsense", "Basic YTpi", "Bearer"] {
         let both = [("authorization", wrong), ("cookie", root.as_str()), ("x-gantry", "1")];
-        let refused = server.bare(get.clone(), "/api/v1/people/me", &both, json!({})).await;
+        let refused = server.send(get.clone(), "/api/v1/people/me", &both, json!({})).await;
         assert_eq!(code(&refused), (401, "token_refused".into()), "{wrong}");
         let proof = refused.header(header::WWW_AUTHENTICATE);
         assert_eq!(proof, "Bearer realm=\"gantry\", error=\"invalid_token\"", "{wrong}");
     }
     let page = [("authorization", bearer.as_str()), ("origin", "http://evil.example")];
     assert_eq!(
-        code(&server.bare(post, open, &page, json!({})).await),
+        code(&server.send(post, open, &page, json!({})).await),
         (403, "other_origin".into())
     );
     let events =
-        server.bare(get.clone(), "/events?after=x", &[("authorization", &bearer)], json!({})).await;
-    assert_eq!(events.status, StatusCode::BAD_REQUEST, "let in");
+        server.send(get.clone(), "/events?after=x", &[("authorization", &bearer)], json!({})).await;
+    assert_eq!(events.status, StatusCode::BAD_REQUEST, "the token can open the stream");
     let of_a_page = server
-        .bare(
+        .send(
             get,
             "/deployments",
             &[("authorization", &bearer), ("accept", "text/html")],
             json!({}),
         )
         .await;
-    assert_eq!(of_a_page.status, StatusCode::SEE_OTHER, "pages are for people");
+    assert_eq!(of_a_page.status, StatusCode::SEE_OTHER, "pages require a session");
 }
 
 #[tokio::test]
@@ -125,15 +111,21 @@ async fn concurrent_permission_change_conflicts() {
         let mut headers = vec![("cookie", root.as_str()), ("x-gantry", "1")];
         headers.extend(on.map(|tag| ("if-match", tag)));
         let grants = json!({"grants": [{"permission": permission}]});
-        server.bare(Method::PATCH, &format!("{place}/grants"), &headers, grants).await
+        server.send(Method::PATCH, &format!("{place}/grants"), &headers, grants).await
     };
-    assert_eq!(code(&change("viewer", None).await), (428, "version_required".into()));
+    let missing = change("viewer", None).await;
+    assert_eq!(code(&missing), (428, "version_required".into()));
+    assert_eq!(
+        missing.problem()["detail"],
+        "Fetch the person and send its ETag header as If-Match. The version protects changes by \
+         other admins."
+    );
     let changed = change("viewer", Some(&tag)).await;
     assert_eq!(changed.status, StatusCode::OK, "{}", changed.text());
     assert_eq!(changed.json()["version"], version + 1);
     assert_eq!(code(&change("operator", Some(&tag)).await), (412, "changed_meanwhile".into()));
     let now = server.send_get(&place, &root).await.json();
-    assert_eq!(now["grants"], json!([{"permission": "viewer"}]), "nobody's word is lost");
+    assert_eq!(now["grants"], json!([{"permission": "viewer"}]), "no permission change is lost");
 }
 
 #[tokio::test]
@@ -146,7 +138,7 @@ async fn admin_who_grants_themselves_stays_signed_in() {
     let tag = server.send_get(&place, &root).await.header(header::ETAG).to_owned();
     let headers = [("cookie", root.as_str()), ("x-gantry", "1"), ("if-match", tag.as_str())];
     let grants = json!({"grants": [{"permission": "admin"}, {"permission": "reviewer"}]});
-    let changed = server.bare(Method::PATCH, &format!("{place}/grants"), &headers, grants).await;
+    let changed = server.send(Method::PATCH, &format!("{place}/grants"), &headers, grants).await;
     assert_eq!(changed.status, StatusCode::OK, "{}", changed.text());
     let now = me().await;
     assert_eq!(now.status, StatusCode::OK, "{}", now.text());
@@ -161,10 +153,10 @@ async fn disabling_requires_current_version() {
     let server = TestServer::new().await;
     let root = server.root().await;
     let place = format!("/api/v1/people/{}", server.ada);
-    let decide = async |what: &str, on: Option<&str>| {
+    let decide = async |action: &str, on: Option<&str>| {
         let mut headers = vec![("cookie", root.as_str()), ("x-gantry", "1")];
         headers.extend(on.map(|tag| ("if-match", tag)));
-        server.bare(Method::POST, &format!("{place}/{what}"), &headers, json!({})).await
+        server.send(Method::POST, &format!("{place}/{action}"), &headers, json!({})).await
     };
     let tag = async || server.send_get(&place, &root).await.header(header::ETAG).to_owned();
     let seen = tag().await;
@@ -172,21 +164,25 @@ async fn disabling_requires_current_version() {
     assert_eq!(
         decide("disable", Some(&seen)).await.status,
         StatusCode::OK,
-        "a link changes nothing of what they may"
+        "a sign-in link does not change the version"
     );
-    for what in ["disable", "enable", "link"] {
+    for action in ["disable", "enable", "link"] {
         assert_eq!(
-            code(&decide(what, Some(&seen)).await),
+            code(&decide(action, Some(&seen)).await),
             (412, "changed_meanwhile".into()),
-            "{what}"
+            "{action}"
         );
     }
-    assert_eq!(server.send_get(&place, &root).await.json()["disabled"], true, "nothing was done");
+    assert_eq!(
+        server.send_get(&place, &root).await.json()["disabled"],
+        true,
+        "the rejected request must not change the person"
+    );
     assert_eq!(decide("enable", Some(&tag().await)).await.status, StatusCode::OK);
     assert_eq!(
         decide("disable", None).await.status,
         StatusCode::OK,
-        "whoever names no version relies on none"
+        "a request without a version is not checked for conflicts"
     );
 }
 
@@ -198,7 +194,7 @@ async fn rate_limit_applies_per_token() {
         (server.token(&root, &["viewer"]).await, server.token(&root, &["viewer"]).await);
     let ask = async |token: &str| {
         let bearer = format!("Bearer {token}");
-        server.bare(Method::GET, "/events?after=x", &[("authorization", &bearer)], json!({})).await
+        server.send(Method::GET, "/events?after=x", &[("authorization", &bearer)], json!({})).await
     };
     for _ in 0..600 {
         assert_eq!(ask(&one).await.status, StatusCode::BAD_REQUEST);
@@ -216,9 +212,9 @@ async fn first_link_requires_setting_a_password() {
     server.furnish().await;
     let root = server.root().await;
     let request = json!({"name": "dee", "grants": [{"permission": "viewer"}]});
-    let made = server.tell("/api/v1/people", &root, request.clone()).await.json();
+    let made = server.send_post("/api/v1/people", &root, request.clone()).await.json();
     assert_eq!(
-        code(&server.tell("/api/v1/people", &root, request).await),
+        code(&server.send_post("/api/v1/people", &root, request).await),
         (409, "name_taken".into())
     );
     let link = made["link"]["link"].as_str().expect("a link");
@@ -226,11 +222,11 @@ async fn first_link_requires_setting_a_password() {
         .form(
             "/sign-in",
             "",
-            &format!("next=/runs&token={}", link.rsplit('=').next().expect("one")),
+            &format!("next=/runs&token={}", link.rsplit('=').next().expect("a token")),
         )
         .await;
     assert_eq!(answer.header(header::LOCATION), "/settings/account?set=1");
-    let dee = answer.cookie().split(';').next().expect("a pair").to_owned();
+    let dee = answer.cookie().split(';').next().expect("a cookie").to_owned();
     let page = server.visit("/settings/account?set=1", &dee).await;
     assert!(
         page.status.is_success() && page.text().contains("Set a password first"),
@@ -250,7 +246,7 @@ async fn first_link_requires_setting_a_password() {
         ["/call/nodes", "/call/passkey-options", "/api/v1/me/passkeys/options", "/api/v1/me/totp"]
     {
         assert_eq!(
-            code(&server.tell(path, &dee, json!({})).await),
+            code(&server.send_post(path, &dee, json!({})).await),
             (403, "password_needed".into()),
             "{path}"
         );
@@ -270,12 +266,12 @@ async fn first_link_requires_setting_a_password() {
         set.status,
         set.text()
     );
-    let rotated = set.cookie().split(';').next().expect("a pair").to_owned();
+    let rotated = set.cookie().split(';').next().expect("a cookie").to_owned();
     assert!(rotated.starts_with("gantry_session=") && rotated != dee);
     assert_eq!(
         server.send_get("/api/v1/people/me", &dee).await.status,
         StatusCode::UNAUTHORIZED,
-        "the one before"
+        "the session from before the sign-in ended"
     );
     let me = server.send_get("/api/v1/people/me", &rotated).await.json();
     assert_eq!(
@@ -285,7 +281,7 @@ async fn first_link_requires_setting_a_password() {
     let page = server.visit("/settings/account", &rotated).await;
     assert!(page.text().contains("A password was set with a sign-in link that"), "{}", page.text());
     let headers = [("cookie", rotated.as_str()), ("x-gantry", "1")];
-    let dismissed = server.bare(Method::DELETE, "/api/v1/me/notices", &headers, json!({})).await;
+    let dismissed = server.send(Method::DELETE, "/api/v1/me/notices", &headers, json!({})).await;
     assert_eq!(dismissed.status, StatusCode::OK);
     assert_eq!(server.send_get("/api/v1/people/me", &rotated).await.json()["notices"], json!([]));
 
@@ -307,7 +303,7 @@ async fn first_link_requires_setting_a_password() {
     let astray = server.form("/sign-in", "", "name=Vague+otter+lamp&password=dee").await;
     assert!(
         astray.headers.get(header::SET_COOKIE).is_none(),
-        "a password in the wrong field is not kept"
+        "a rejected form must not store the password"
     );
     let begun =
         server.form("/sign-in", &rotated, "name=dee&password=vague+otter+lamp&next=/runs").await;
@@ -315,9 +311,9 @@ async fn first_link_requires_setting_a_password() {
     assert_eq!(
         server.send_get("/api/v1/people/me", &rotated).await.status,
         StatusCode::UNAUTHORIZED,
-        "ended by it"
+        "changing the password ended the session"
     );
-    let dee = begun.cookie().split(';').next().expect("a pair").to_owned();
+    let dee = begun.cookie().split(';').next().expect("a cookie").to_owned();
     let sessions = server.send_get("/api/v1/me/sessions", &dee).await.json();
     assert_eq!(
         (sessions["sessions"].as_array().map(Vec::len), &sessions["next"]),
@@ -331,7 +327,7 @@ async fn second_admin_confirms_access_over_rest_and_page() {
     server.furnish().await;
     let (root, second) = (server.root().await, server.person("second", [Permission::Admin]).await);
     let request = json!({"name": "dee", "grants": [{"permission": "reviewer"}]});
-    let id = server.tell("/api/v1/people", &root, request).await.json()["id"]
+    let id = server.send_post("/api/v1/people", &root, request).await.json()["id"]
         .as_str()
         .expect("an id")
         .to_owned();
@@ -346,12 +342,12 @@ async fn second_admin_confirms_access_over_rest_and_page() {
     assert!(page.text().contains("Confirm access"), "{}", page.text());
     let confirm = format!("{place}/confirm");
     assert_eq!(
-        code(&server.tell(&confirm, &root, json!({})).await),
+        code(&server.send_post(&confirm, &root, json!({})).await),
         (403, "may_not_confirm".into())
     );
     let bearer = format!("Bearer {}", server.token(&second, &["admin"]).await);
     let by_token =
-        server.bare(Method::POST, &confirm, &[("authorization", &bearer)], json!({})).await;
+        server.send(Method::POST, &confirm, &[("authorization", &bearer)], json!({})).await;
     assert_eq!(code(&by_token), (403, "session_required".into()));
     let by_page = server.form("/call/confirm-person", &second, &format!("person={id}")).await;
     assert!(
@@ -359,7 +355,7 @@ async fn second_admin_confirms_access_over_rest_and_page() {
         "{}",
         by_page.text()
     );
-    let seen = server.tell(&confirm, &second, json!({})).await.json();
+    let seen = server.send_post(&confirm, &second, json!({})).await.json();
     assert_eq!(
         (&seen["approvals_limited"], &seen["access_changes"][0]["confirmed_by"]),
         (&json!([]), &json!("second"))
@@ -409,7 +405,7 @@ async fn rejected_form_keeps_input_except_password() {
         answer.header(header::LOCATION).to_owned()
     };
     let token =
-        send("/call/make-token", "/settings/account?set=1", "name=ci+bot&days=soon&viewer=on")
+        send("/call/create-token", "/settings/account?set=1", "name=ci+bot&days=soon&viewer=on")
             .await;
     let begins = "http://127.0.0.1/settings/account?set=1&typed.name=ci%20bot&typed.days=soon&typed.viewer=on&__path=";
     assert!(token.starts_with(begins), "{token}");

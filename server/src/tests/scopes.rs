@@ -12,19 +12,28 @@ async fn node_proposal_is_opened_and_listed() {
     let node =
         server.send_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
     let path = format!("/api/v1/nodes/{}/proposals", node.as_str().expect("an id"));
-    assert_eq!(server.tell(&path, &bo, json!({})).await.problem()["code"], "forbidden");
-    let opened = server.tell(&path, &ada, json!({})).await;
+    assert_eq!(server.send_post(&path, &bo, json!({})).await.problem()["code"], "forbidden");
+    let opened = server.send_post(&path, &ada, json!({})).await;
     assert_eq!(opened.status, StatusCode::CREATED);
     let id = opened.json()["proposal"].as_i64().expect("an id");
-    server.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json();
+    server.send_post("/api/v1/deployments/web/proposals", &ada, json!({})).await.json();
 
     let system =
         server.send_get("/api/v1/deployments/system/board", &ada).await.json()["id"].clone();
     let web = server.send_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
-    let edits = |deployment| json!({"version": 0, "edits": [{"edit": "bind", "deployment": deployment, "node": node, "role": "app"}]});
-    let refused = server.tell(&format!("/api/v1/proposals/{id}/edits"), &ada, edits(web)).await;
-    assert_eq!(refused.problem()["code"], "edit_refused", "that would take it to web");
-    server.tell(&format!("/api/v1/proposals/{id}/edits"), &ada, edits(system)).await.json();
+    let edits = |deployment| {
+        json!(
+            {
+                "version": 0, "edits": [
+                    {"edit": "bind", "deployment": deployment, "node": node, "role": "app"}
+                ]
+            }
+        )
+    };
+    let refused =
+        server.send_post(&format!("/api/v1/proposals/{id}/edits"), &ada, edits(web)).await;
+    assert_eq!(refused.problem()["code"], "edit_refused", "the edit would move the node to web");
+    server.send_post(&format!("/api/v1/proposals/{id}/edits"), &ada, edits(system)).await.json();
 
     let list = server.send_get("/api/v1/proposals", &bo).await.json();
     let scopes: Vec<(&Value, &Value)> = list["proposals"]
@@ -43,16 +52,16 @@ async fn node_proposal_is_opened_and_listed() {
         (&node, &json!(1), &json!(1))
     );
     let submitted = server
-        .tell(
+        .send_post(
             &format!("/api/v1/proposals/{id}/submit"),
             &ada,
             json!({"version": 1, "title": "bootstrap"}),
         )
         .await;
     let review = format!("/api/v1/reviews/{}", submitted.json()["review"]);
-    assert_eq!(server.send_get(&review, &bo).await.json()["node"], "n1.house.example.com");
+    assert_eq!(server.send_get(&review, &bo).await.json()["fqdn"], "n1.house.example.com");
     assert_eq!(
-        server.send_get("/api/v1/reviews", &bo).await.json()["reviews"][0]["node"],
+        server.send_get("/api/v1/reviews", &bo).await.json()["reviews"][0]["fqdn"],
         "n1.house.example.com"
     );
     let found = async |query: &str| {
@@ -61,13 +70,20 @@ async fn node_proposal_is_opened_and_listed() {
         (list.as_array().expect("a list").len(), page["next"].clone())
     };
     let none = (0, Value::Null);
-    assert_eq!(found("reviews?whose=for_me&deployment=system&filter=BOOT").await, (1, Value::Null));
-    assert_eq!(found("reviews?whose=mine&state=any").await, none);
+    assert_eq!(
+        found("reviews?involvement=for_me&deployment=system&filter=BOOT").await,
+        (1, Value::Null)
+    );
+    assert_eq!(found("reviews?involvement=mine&state=any").await, none);
     assert_eq!(found("reviews?state=committed").await, none);
     assert_eq!(found("reviews?before=1").await, none);
-    assert_eq!(found("proposals?drafts=true").await, (1, Value::Null), "the one on web");
+    assert_eq!(
+        found("proposals?drafts=true").await,
+        (1, Value::Null),
+        "only the proposal on web is listed"
+    );
     assert_eq!(found("proposals?mine=true").await, none);
-    for wrong in ["reviews?whose=nobody", "reviews?of=web", "proposals?before=x"] {
+    for wrong in ["reviews?involvement=nobody", "reviews?of=web", "proposals?before=x"] {
         assert_eq!(
             server.send_get(&format!("/api/v1/{wrong}"), &bo).await.status,
             StatusCode::BAD_REQUEST,
@@ -75,7 +91,7 @@ async fn node_proposal_is_opened_and_listed() {
         );
     }
     let unknown = format!("/api/v1/nodes/{}/proposals", uuid::Uuid::nil());
-    assert_eq!(server.tell(&unknown, &ada, json!({})).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(server.send_post(&unknown, &ada, json!({})).await.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
@@ -90,16 +106,22 @@ async fn overriding_edits_are_reported() {
     let (ada, cy) = (server.cookie().await, server.cookie_for(cy).await);
     let web = server.send_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
     let id =
-        server.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"]
+        server.send_post(
+            "/api/v1/deployments/web/proposals",
+            &ada,
+            json!({})
+        ).await.json()["proposal"]
             .clone();
     let path = format!("/api/v1/proposals/{id}/edits");
     for (who, version, port) in [(&ada, 0, 1), (&cy, 1, 2)] {
-        let edit = json!({"edit": "set_role_data", "deployment": web, "role": "app", "data": {"port": port}});
-        server.tell(&path, who, json!({"version": version, "edits": [edit]})).await.json();
+        let edit = json!(
+            {"edit": "set_role_data", "deployment": web, "role": "app", "data": {"port": port}}
+        );
+        server.send_post(&path, who, json!({"version": version, "edits": [edit]})).await.json();
     }
     let board = server.send_get("/api/v1/deployments/web/board", &ada).await.json();
     let clash = json!({
-        "earlier": 1, "earlier_by": "ada", "later": 2, "later_by": "cy", "about": "/port of app",
+        "earlier": 1, "earlier_by": "ada", "later": 2, "later_by": "cy", "subject": "/port of app",
         "setting": {"kind": "role_value", "deployment": web, "role": "app", "path": "/port"},
     });
     assert_eq!(board["proposal"]["clashes"], json!([clash]));
@@ -125,7 +147,7 @@ async fn priority_is_set_and_shown_on_board() {
     assert_eq!(
         by_page(&bo, "5").await.status,
         StatusCode::FORBIDDEN,
-        "a reviewer does not operate"
+        "a reviewer cannot set the priority"
     );
     for wrong in ["x", "", "1.5", "101", "-101", "99999999999"] {
         assert_eq!(by_page(&ada, wrong).await.status, StatusCode::BAD_REQUEST, "{wrong}");
@@ -133,33 +155,33 @@ async fn priority_is_set_and_shown_on_board() {
     for wrong in [json!(101), json!(999_999_999_999_i64), json!(1.5)] {
         let request = json!({"priority": wrong, "reason": "because"});
         let refused =
-            server.tell("/api/v1/deployments/web/priority", &ada, request).await.problem();
+            server.send_post("/api/v1/deployments/web/priority", &ada, request).await.problem();
         let detail = refused["detail"].as_str().expect("a text");
         assert!(
             refused["status"] == 400 && detail.contains("from -100 to 100"),
             "{wrong}: {detail}"
         );
     }
-    assert_eq!(board().await["priority"], 0, "a refused request changes nothing");
+    assert_eq!(board().await["priority"], 0, "a rejected request must change nothing");
 
     assert!(by_page(&ada, "-5").await.status.is_success());
     assert_eq!(board().await["priority"], -5);
     let by_rest = json!({"priority": 7, "reason": "the shop opens at nine"});
     assert_eq!(
-        server.tell("/api/v1/deployments/web/priority", &ada, by_rest.clone()).await.json(),
+        server.send_post("/api/v1/deployments/web/priority", &ada, by_rest.clone()).await.json(),
         json!({})
     );
     assert_eq!(board().await["priority"], 7);
     assert_eq!(
-        server.tell("/api/v1/deployments/web/priority", &ada, by_rest).await.problem()["code"],
+        server.send_post("/api/v1/deployments/web/priority", &ada, by_rest).await.problem()["code"],
         "state"
     );
     let sql = "SELECT body FROM event WHERE kind = 'priority' ORDER BY id";
     let listed: Vec<Value> =
         sqlx::query_scalar(sql).fetch_all(server.db.owner()).await.expect("events");
     let id = &web["id"];
-    let wanted = [-5, 7].map(|priority| json!({"deployment": id, "priority": priority}));
-    assert_eq!(listed, wanted, "whoever looks at the board hears of it");
+    let expected = [-5, 7].map(|priority| json!({"deployment": id, "priority": priority}));
+    assert_eq!(listed, expected, "subscribers of the board get the event");
 }
 
 #[tokio::test]
@@ -168,22 +190,18 @@ async fn hold_is_set_and_released_with_reason() {
     let bo = server.furnish().await;
     let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
     let path = "/api/v1/deployments/web/hold";
-    let held = json!({"on_hold": true, "reason": "the switch is replaced"});
+    let body = json!({"reason": "the switch is replaced"});
     assert_eq!(
-        server.tell(path, &bo, held.clone()).await.problem()["code"],
+        server.send_post(path, &bo, body.clone()).await.problem()["code"],
         "forbidden",
-        "a reviewer does not operate"
+        "a reviewer cannot hold a deployment"
     );
-    assert_eq!(server.tell(path, "", held.clone()).await.status, StatusCode::UNAUTHORIZED);
-    let nowhere = server.tell("/api/v1/deployments/wob/hold", &ada, held.clone()).await;
+    assert_eq!(server.send_post(path, "", body.clone()).await.status, StatusCode::UNAUTHORIZED);
+    let nowhere = server.send_post("/api/v1/deployments/wob/hold", &ada, body.clone()).await;
     assert_eq!(nowhere.problem()["code"], "not_found");
-    for wrong in [
-        json!({"on_hold": true}),
-        json!({"on_hold": "yes", "reason": "x"}),
-        json!({"on_hold": true, "reason": " "}),
-    ] {
+    for wrong in [json!({}), json!({"on_hold": true, "reason": "x"}), json!({"reason": " "})] {
         assert_eq!(
-            server.tell(path, &ada, wrong.clone()).await.status,
+            server.send_post(path, &ada, wrong.clone()).await.status,
             StatusCode::BAD_REQUEST,
             "{wrong}"
         );
@@ -191,7 +209,7 @@ async fn hold_is_set_and_released_with_reason() {
     let board = |name: &'static str| server.send_get(name, &ada);
     assert_eq!(board("/api/v1/deployments/web/board").await.json()["hold"], Value::Null);
 
-    assert_eq!(server.tell(path, &ada, held).await.json(), json!({}));
+    assert_eq!(server.send_post(path, &ada, body).await.json(), json!({}));
     let web = board("/api/v1/deployments/web/board").await.json();
     assert_eq!(
         web["hold"],
@@ -200,9 +218,10 @@ async fn hold_is_set_and_released_with_reason() {
     assert_eq!(
         board("/api/v1/deployments/edge/board").await.json()["hold"],
         Value::Null,
-        "a sibling goes on"
+        "a sibling deployment is not on hold"
     );
-    server.tell(path, &ada, json!({"on_hold": false, "reason": "it is there"})).await.json();
+    let release = "/api/v1/deployments/web/release";
+    server.send_post(release, &ada, json!({"reason": "it is there"})).await.json();
     assert_eq!(board("/api/v1/deployments/web/board").await.json()["hold"], Value::Null);
     let sql =
         "SELECT count(*) FROM audit WHERE action LIKE 'deployment.%' AND source = 'application'";

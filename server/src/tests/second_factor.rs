@@ -1,6 +1,8 @@
 //! The second factor over HTTP: the paths that are allowed without it, its operations, and the form
 //! without scripts.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use authenticator::Authenticator;
 use axum::http::Method;
 use serde_json::json;
@@ -14,17 +16,24 @@ fn code_of(answer: &Answer) -> (u16, String) {
     (answer.status.as_u16(), answer.problem()["code"].as_str().unwrap_or_default().to_owned())
 }
 
-/// The code of a secret, this number of time steps from now.
+/// The code of a secret, this number of time steps from now. The server accepts one step before and
+/// after. An older code is generated early in a time step, so that it is still valid when it
+/// arrives.
 fn code(secret: &str, steps: i64) -> String {
     let app = Builder::new()
         .with_secret(Secret::try_from_base32(secret).expect("base32"))
         .build()
         .expect("an app");
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .expect("a time")
-        .as_secs();
+    let mut now = unix_seconds();
+    while steps < 0 && now % 30 > 20 {
+        std::thread::sleep(Duration::from_millis(200));
+        now = unix_seconds();
+    }
     app.generate(now.saturating_add_signed(30 * steps)).to_string()
+}
+
+fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs()
 }
 
 impl TestServer {
@@ -46,7 +55,7 @@ impl TestServer {
             .posted("/sign-in", "", &format!("name=dee&password={}", PASSWORD.replace(' ', "+")))
             .await;
         assert_eq!(answer.status, StatusCode::SEE_OTHER);
-        answer.cookie().split(';').next().expect("a pair").to_owned()
+        answer.cookie().split(';').next().expect("a cookie").to_owned()
     }
 
     async fn send_json_as(&self, method: Method, path: &str, cookie: &str, body: Value) -> Answer {
@@ -109,12 +118,12 @@ async fn session_without_factor_reaches_few_paths() {
         page.text()
     );
     let state = server.send_get("/api/v1/me/second-factor", &dee).await.json();
-    assert_eq!(state, json!({ "totp": true, "passkeys": 0, "demanded": false, "needed": true }));
+    assert_eq!(state, json!({ "totp": true, "passkeys": 0, "required": false, "needed": true }));
     let set_up = server.send_json_as(Method::POST, "/api/v1/me/totp", &dee, json!({})).await;
     assert_eq!(
         code_of(&set_up),
         (403, "second_factor_needed".into()),
-        "a stolen password enrols nothing"
+        "a stolen password must not allow the setup of a factor"
     );
     let options =
         server.send_json_as(Method::POST, "/api/v1/me/passkeys/options", &dee, json!({})).await;
@@ -178,9 +187,9 @@ async fn form_sets_up_presents_and_removes_without_scripts() {
     let dee = server.by_password().await;
     let post = async |cookie: &str, form: &str| server.posted("/second-factor", cookie, form).await;
     let begun = post(&dee, "act=start&next=/settings/account").await;
-    let here = "/second-factor?next=%2Fsettings%2Faccount";
-    assert_eq!((begun.status, begun.header(header::LOCATION)), (StatusCode::SEE_OTHER, here));
-    let page = server.visit(here, &dee).await;
+    let path = "/second-factor?next=%2Fsettings%2Faccount";
+    assert_eq!((begun.status, begun.header(header::LOCATION)), (StatusCode::SEE_OTHER, path));
+    let page = server.visit(path, &dee).await;
     let secret = page
         .text()
         .split("secret=")
@@ -191,19 +200,19 @@ async fn form_sets_up_presents_and_removes_without_scripts() {
     assert!(page.text().contains(&secret[..4]) && page.text().contains("value=\"confirm\""));
     let other = server.by_password().await;
     assert!(
-        !server.visit(here, &other).await.text().contains(&secret),
-        "another session does not see it"
+        !server.visit(path, &other).await.text().contains(&secret),
+        "another session must not see the secret"
     );
     let wrong = post(&dee, "act=confirm&code=12345&next=/settings/account").await;
-    assert_eq!(wrong.header(header::LOCATION), format!("{here}&problem=wrong"));
-    let confirmed =
-        post(&dee, &format!("act=confirm&code={}&next=/settings/account", code(&secret, -1))).await;
+    assert_eq!(wrong.header(header::LOCATION), format!("{path}&problem=wrong"));
+    let first = code(&secret, -1);
+    let confirmed = post(&dee, &format!("act=confirm&code={first}&next=/settings/account")).await;
     assert_eq!(confirmed.header(header::LOCATION), "/settings/account");
     let account = server.visit("/settings/account", &dee).await;
     assert!(account.text().contains("Remove the authenticator app"), "{}", account.text());
 
     let dee = server.by_password().await;
-    let used = post(&dee, &format!("act=present&code={}&next=/runs", code(&secret, -1))).await;
+    let used = post(&dee, &format!("act=present&code={first}&next=/runs")).await;
     assert_eq!(used.header(header::LOCATION), "/second-factor?next=%2Fruns&problem=used");
     assert!(
         server
@@ -240,7 +249,7 @@ async fn passkey_is_a_second_factor() {
     assert_eq!(
         server.send_get("/api/v1/nodes", &session).await.status,
         StatusCode::OK,
-        "it was presented by that"
+        "the session presented the passkey"
     );
     let session = server.by_password().await;
     let options = post("/api/v1/me/second-factor/options", &session, json!({})).await.json();
@@ -273,16 +282,18 @@ async fn passkey_is_a_second_factor() {
 }
 
 #[tokio::test]
-async fn policy_sends_everyone_to_set_one_up() {
+async fn policy_requires_everyone_to_set_up_a_factor() {
     let origin = "http://localhost:7780";
     let server = TestServer::at(origin, "localhost:7780", |_| {}).await;
     server.dee().await;
     let dee = server.by_password().await;
     assert_eq!(server.send_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
-    let sql = "UPDATE object o SET body = convert_to((convert_from(o.body, 'UTF8')::jsonb || '{\"second_factor\": true}')::text, 'UTF8')
+    let sql = "UPDATE object o SET body = convert_to((convert_from(o.body, 'UTF8')::jsonb ||
+        '{\"second_factor\": true}')::text, 'UTF8')
                FROM policy p, head h WHERE p.number = h.policy_number AND o.hash = p.hash";
     let sql = format!(
-        "ALTER TABLE object DISABLE TRIGGER USER; ALTER TABLE object DROP CONSTRAINT IF EXISTS object_hash_is_of_body; {sql}"
+        "ALTER TABLE object DISABLE TRIGGER USER; ALTER TABLE object DROP CONSTRAINT IF EXISTS \
+         object_hash_is_of_body; {sql}"
     );
     sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
         .execute(server.db.owner())
@@ -303,15 +314,15 @@ async fn policy_sends_everyone_to_set_one_up() {
     assert_eq!(server.send_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
 
     // The page offers a passkey too.
-    sqlx::query("DELETE FROM totp").execute(server.db.owner()).await.expect("no app");
+    sqlx::query("DELETE FROM totp").execute(server.db.owner()).await.expect("the app is deleted");
     let dee = server.by_password().await;
     assert!(server.visit("/second-factor", &dee).await.text().contains("Register a passkey"));
     let call = async |name: &str, body: Value| {
         server.ask(server.post_json(name, &dee, body.to_string())).await
     };
-    let asked = call("/call/passkey-options", json!({})).await;
-    assert_eq!(asked.status, StatusCode::OK, "{}", asked.text());
-    let answer = Authenticator::new().create(origin, &asked.json()["options"]);
+    let challenge = call("/call/passkey-options", json!({})).await;
+    assert_eq!(challenge.status, StatusCode::OK, "{}", challenge.text());
+    let answer = Authenticator::new().create(origin, &challenge.json()["options"]);
     let made =
         call("/call/register-passkey", json!({"body": {"name": "key", "answer": answer}})).await;
     assert_eq!(made.status, StatusCode::OK, "{}", made.text());

@@ -32,7 +32,7 @@ const READ_CALLS: &[Row] = &[
     ("noderole_values", Requirement::View, r#"{"id":"$binding","query":{}}"#),
     ("run_values", Requirement::View, r#"{"id":$run,"query":{}}"#),
     ("node", Requirement::View, r#"{"name":"$node"}"#),
-    ("node_looks", Requirement::View, r#"{"name":"$node","query":{}}"#),
+    ("node-health-checks", Requirement::View, r#"{"name":"$node","query":{}}"#),
     ("node_noderoles", Requirement::View, r#"{"name":"$node","query":{}}"#),
     ("node_results", Requirement::View, r#"{"name":"$node","query":{}}"#),
     ("nodes", Requirement::View, r#"{"query":{}}"#),
@@ -72,11 +72,11 @@ const READ_CALLS: &[Row] = &[
     ("account", Requirement::SignedIn, "{}"),
     ("second-factor", Requirement::SignedIn, "{}"),
     ("people", Requirement::Administer, r#"{"query":{}}"#),
-    ("person", Requirement::Administer, r#"{"id":"$victim"}"#),
+    ("person", Requirement::Administer, r#"{"person":"$victim"}"#),
 ];
 
 const WRITE_CALLS: &[Row] = &[
-    ("put_first_steps_away", Requirement::Open, "back=false"),
+    ("hide-first-steps", Requirement::Open, "back=false"),
     ("record_view", Requirement::ViewInSession, r#"{"id":$review}"#),
     ("mark_viewed", Requirement::ViewInSession, "review=$review&anchors="),
     ("open_thread", Requirement::OperateOrReview, "review=$review&body=why"),
@@ -99,7 +99,7 @@ const WRITE_CALLS: &[Row] = &[
     ("retry", Requirement::Operate, "noderole=$binding&reason=because"),
     ("retry_failed", Requirement::OperateSomewhere, "blueprint=1&reason=because"),
     ("cancel", Requirement::Operate, "run=$run"),
-    ("hold", Requirement::Operate, "deployment=$place&held=true&reason=because"),
+    ("hold", Requirement::Operate, "deployment=$place&on_hold=true&reason=because"),
     ("set-priority", Requirement::Operate, "deployment=$place&priority=1&reason=because"),
     ("switch", Requirement::OperateEverywhere, "enabled=false&reason=because"),
     ("add-node", Requirement::OperateEverywhere, "fqdn=m9.house.example.com&root=/srv/m9"),
@@ -137,7 +137,7 @@ const WRITE_CALLS: &[Row] = &[
     ("new-link", Requirement::Administer, "person=$victim"),
     ("set-password", Requirement::Session, "new=short&again=short"),
     ("end-session", Requirement::Session, "session=$session"),
-    ("make-token", Requirement::Administer, "name=x&admin=on"),
+    ("create-token", Requirement::Administer, "name=x&admin=on"),
     ("revoke-token", Requirement::Session, "token=$api_token"),
     ("end-other-sessions", Requirement::Session, ""),
     ("sign-out", Requirement::Session, ""),
@@ -192,20 +192,20 @@ fn lets(takes: Requirement, who: Caller, own: bool) -> bool {
 fn every_server_function_is_in_the_matrix() {
     let known: BTreeSet<&str> =
         READ_CALLS.iter().chain(WRITE_CALLS).map(|(name, ..)| *name).collect();
-    assert_eq!(known.len(), READ_CALLS.len() + WRITE_CALLS.len(), "each once");
-    let there: BTreeSet<&str> =
+    assert_eq!(known.len(), READ_CALLS.len() + WRITE_CALLS.len(), "each call is listed once");
+    let existing: BTreeSet<&str> =
         server_fn_paths().filter_map(|(path, _)| path.strip_prefix("/call/")).collect();
-    assert!(there.len() > 60, "{there:?}");
-    let unknown: Vec<_> = there.difference(&known).collect();
-    assert!(unknown.is_empty(), "the tables do not say who may ask these: {unknown:?}");
-    let gone: Vec<_> = known.difference(&there).collect();
-    assert!(gone.is_empty(), "there are none of these: {gone:?}");
+    assert!(existing.len() > 60, "{existing:?}");
+    let unknown: Vec<_> = existing.difference(&known).collect();
+    assert!(unknown.is_empty(), "the tables have no permission for these calls: {unknown:?}");
+    let gone: Vec<_> = known.difference(&existing).collect();
+    assert!(gone.is_empty(), "these calls do not exist: {gone:?}");
     let open: Vec<_> = WRITE_CALLS
         .iter()
         .filter(|(_, takes, _)| *takes == Requirement::Open)
         .map(|(name, ..)| *name)
         .collect();
-    assert_eq!(open, ["put_first_steps_away"], "it keeps a cookie, and nothing here");
+    assert_eq!(open, ["hide-first-steps"], "the call only sets a cookie");
 }
 
 #[tokio::test]
@@ -220,29 +220,29 @@ async fn clients_call_only_permitted_server_functions() {
             }
             let answer = world.call(row, who, place).await;
             let is_nobody = who == Caller::Nobody || !world.everybody[&who].0.eq("cookie");
-            let wanted = if is_nobody { 401 } else { 403 };
-            let what = format!("{who:?} {} {}", row.0, ["own", "other"][place]);
-            assert_eq!(answer.status.as_u16(), wanted, "{what}: {}", answer.text());
+            let expected = if is_nobody { 401 } else { 403 };
+            let case = format!("{who:?} {} {}", row.0, ["own", "other"][place]);
+            assert_eq!(answer.status.as_u16(), expected, "{case}: {}", answer.text());
         }
     }
-    assert_eq!(world.server.state().await, before, "a refused request changes nothing");
+    assert_eq!(world.server.state().await, before, "a rejected request must change nothing");
     for row in all().filter(|row| row.0 != "sign-out") {
         for (who, place) in ALL.into_iter().flat_map(|who| [(who, 0), (who, 1)]) {
             if !lets(row.1, who, place == 0) {
                 continue;
             }
             let answer = world.call(row, who, place).await;
-            let what = format!(
+            let case = format!(
                 "{who:?} {} {}: {} {}",
                 row.0,
                 ["own", "other"][place],
                 answer.status,
                 answer.text()
             );
-            assert!(!matches!(answer.status.as_u16(), 401 | 403), "{what}");
+            assert!(!matches!(answer.status.as_u16(), 401 | 403), "{case}");
             assert!(
                 answer.status.as_u16() < 500 && !answer.text().contains("missing field"),
-                "{what}"
+                "{case}"
             );
         }
     }

@@ -16,12 +16,7 @@ async fn opening_a_link_does_not_use_it() {
         // Browsers don't send the fragment.
         let page = server.visit("/sign-in", "").await;
         assert_eq!((page.status, page.cookie()), (StatusCode::OK, ""));
-        let policy = page.header(header::CONTENT_SECURITY_POLICY);
-        let nonce = policy
-            .split("'nonce-")
-            .nth(1)
-            .and_then(|rest| rest.split('\'').next())
-            .expect("a nonce");
+        let nonce = page.nonce();
         let script = page
             .text()
             .split("<script")
@@ -31,15 +26,18 @@ async fn opening_a_link_does_not_use_it() {
     }
     let page = server.visit(&format!("/sign-in?token={}", link.reveal()), "").await;
     assert!(page.text().contains("Links of this form are not accepted"), "{}", page.text());
-    assert!(!page.text().contains(link.reveal()), "a token in the query goes nowhere");
+    assert!(
+        !page.text().contains(link.reveal()),
+        "the page must not contain the token of the query"
+    );
     assert_eq!(spent(&server).await, 0);
     let answer = server.ask(server.sign_in(&link)).await;
     assert_eq!((answer.status, answer.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/"));
-    let pair = answer.cookie().split(';').next().expect("a pair").to_owned();
+    let pair = answer.cookie().split(';').next().expect("a cookie").to_owned();
     assert_eq!(
         server.send_get("/events?after=x", &pair).await.status,
         StatusCode::BAD_REQUEST,
-        "signed in"
+        "the person must be signed in"
     );
 
     let again = server.ask(server.sign_in(&link)).await;
@@ -82,7 +80,7 @@ async fn trailing_slash_redirects_to_page() {
     assert_eq!(
         server.send_get("/api/v1/nodes/", &cookie).await.status,
         StatusCode::NOT_FOUND,
-        "programs write what they mean"
+        "the API does not redirect a trailing slash"
     );
 }
 
@@ -122,7 +120,7 @@ async fn cookie_attributes_depend_on_public_address() {
     assert_eq!(
         far.send_get("/api/v1/runs", &pair).await.status,
         StatusCode::UNAUTHORIZED,
-        "the weak name counts for nothing"
+        "a cookie with the weaker name is ignored"
     );
 }
 
@@ -184,7 +182,7 @@ async fn disabling_takes_effect_on_next_request() {
     let server = TestServer::new().await;
     let cookie = server.cookie().await;
     assert_eq!(server.send_get("/events?after=x", &cookie).await.status, StatusCode::BAD_REQUEST);
-    server.people.disable(None, server.ada).await.expect("to disable");
+    server.people.disable(None, server.ada).await.expect("the person is disabled");
     assert_eq!(server.send_get("/events?after=x", &cookie).await.status, StatusCode::UNAUTHORIZED);
 }
 
@@ -193,7 +191,7 @@ async fn expired_session_is_rejected() {
     let server = TestServer::new().await;
     let cookie = server.cookie().await;
     let sql = "UPDATE session SET idle_expires_at = now() - interval '1 second'";
-    sqlx::query(sql).execute(server.db.owner()).await.expect("to change");
+    sqlx::query(sql).execute(server.db.owner()).await.expect("the statement succeeds");
     assert_eq!(server.send_get("/events?after=x", &cookie).await.status, StatusCode::UNAUTHORIZED);
 }
 
@@ -205,7 +203,7 @@ async fn secrets_never_reach_the_log() {
     server.visit(&format!("/sign-in?token={}", link.reveal()), "").await;
     let answer = server.ask(server.sign_in(&link)).await;
     server.ask(server.sign_in(&link)).await;
-    let cookie = answer.cookie().split(';').next().expect("a pair").to_owned();
+    let cookie = answer.cookie().split(';').next().expect("a cookie").to_owned();
     server.send_get(&format!("/nothing?token={}", other.reveal()), &cookie).await;
     let log = log_capture.end();
     assert!(
@@ -252,7 +250,7 @@ async fn forged_client_address_gives_no_extra_attempts() {
     }
     assert!(
         through_the_proxy.iter().all(|status| *status == 401),
-        "each is somebody else: {through_the_proxy:?}"
+        "each forwarded address has its own attempts: {through_the_proxy:?}"
     );
     for _ in 0..9 {
         attempt("127.0.0.1:4000", "203.0.113.7".to_owned()).await;

@@ -89,7 +89,7 @@ impl StreamClient {
             }
             let bytes = tokio::time::timeout(TIMEOUT, self.body.next())
                 .await
-                .expect("something in time")?;
+                .expect("a message in time")?;
             self.text.push_str(std::str::from_utf8(&bytes.expect("bytes")).expect("text"));
         }
     }
@@ -135,7 +135,7 @@ async fn append_events(
             .expect("an event");
     }
     tokio::time::sleep(hold).await;
-    transaction.commit().await.expect("to commit");
+    transaction.commit().await.expect("a commit");
 }
 
 async fn cursor(server: &TestServer) -> i64 {
@@ -150,7 +150,10 @@ async fn stream_sends_events_after_cursor_at_once() {
     let after = cursor(&server).await;
     append_events(server.db.app(), "blueprints", [2, 3], Duration::ZERO).await;
     let mut tab = StreamClient::open(&server, &cookie, &format!("after={after}"), "").await;
-    assert!(tab.next().await.expect("a message").is_heartbeat(), "says that it is there");
+    assert!(
+        tab.next().await.expect("a message").is_heartbeat(),
+        "the stream must begin with a heartbeat"
+    );
     let mut reported = tab.next_live().await;
     if reported == target(1) {
         // Another test's transaction delayed the events when the cursor was read.
@@ -170,7 +173,7 @@ async fn stream_filters_by_topic() {
     let deployment = "deployment:00000000-0000-0000-0000-000000000001";
     let mut tab =
         StreamClient::open(&server, &cookie, &format!("topics={deployment},run:7"), "").await;
-    tab.next().await.expect("a beat");
+    tab.next().await.expect("a heartbeat");
     append_events(server.db.app(), "reviews", [1], Duration::ZERO).await;
     append_events(server.db.app(), deployment, [2], Duration::ZERO).await;
     assert_eq!(tab.next_live().await, target(2));
@@ -198,7 +201,7 @@ async fn reconnecting_stream_gets_each_event_once() {
         })
         .collect();
     let (mut got, mut last, mut cuts) = (Vec::new(), String::new(), 0);
-    while got.len() < usize::try_from(WRITERS * EVENTS_PER_WRITER).expect("small") {
+    while got.len() < usize::try_from(WRITERS * EVENTS_PER_WRITER).expect("a small number") {
         let mut tab = StreamClient::open(&server, &cookie, &format!("after={after}"), &last).await;
         for _ in 0..1 + cuts % 9 {
             let message = tab.next().await.expect("a message");
@@ -206,7 +209,7 @@ async fn reconnecting_stream_gets_each_event_once() {
                 continue;
             }
             got.push(message.live());
-            if got.len() == usize::try_from(WRITERS * EVENTS_PER_WRITER).expect("small") {
+            if got.len() == usize::try_from(WRITERS * EVENTS_PER_WRITER).expect("a small number") {
                 break;
             }
         }
@@ -214,7 +217,7 @@ async fn reconnecting_stream_gets_each_event_once() {
         cuts += 1;
     }
     for writer in writers {
-        writer.await.expect("to write");
+        writer.await.expect("the writer ends");
     }
     let mut numbers: Vec<i64> = got
         .iter()
@@ -241,7 +244,11 @@ async fn invalid_cursor_resets_the_stream() {
 
     append_events(server.db.app(), "blueprints", 2..2_300, Duration::ZERO).await;
     let mut tab = StreamClient::open(&server, &cookie, "after=1", "").await;
-    assert_eq!(tab.next_live().await, Live::Reset, "too much to catch up on");
+    assert_eq!(
+        tab.next_live().await,
+        Live::Reset,
+        "the journal has too many events to catch up on"
+    );
 }
 
 #[tokio::test]
@@ -249,11 +256,11 @@ async fn slow_reader_is_reset_and_blocks_none() {
     let server = TestServer::new().await;
     let cookie = server.cookie().await;
     let mut slow = StreamClient::open(&server, &cookie, "", "").await;
-    slow.next().await.expect("a beat");
+    slow.next().await.expect("a heartbeat");
     append_events(server.db.app(), "blueprints", [0], Duration::ZERO).await;
     assert_eq!(slow.next_live().await, target(0));
     let mut quick = StreamClient::open(&server, &cookie, "", "").await;
-    quick.next().await.expect("a beat");
+    quick.next().await.expect("a heartbeat");
     for part in 0..8 {
         append_events(
             server.db.app(),
@@ -278,21 +285,14 @@ async fn slow_reader_is_reset_and_blocks_none() {
 
 #[tokio::test]
 async fn idle_stream_has_heartbeat_until_session_ends() {
-    let stream_intervals = live::StreamIntervals {
-        heartbeat: Duration::from_millis(40),
-        session_check: Duration::from_millis(100),
-    };
-    let server = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
-        state.stream_intervals = stream_intervals
-    })
-    .await;
+    let server = TestServer::with_short_intervals().await;
     let cookie = server.cookie().await;
     let mut tab = StreamClient::open(&server, &cookie, "", "").await;
     for _ in 0..5 {
         let message = tab.next().await.expect("a message");
         assert!(message.is_heartbeat() && message.id.contains('-'), "{message:?}");
     }
-    server.people.disable(None, server.ada).await.expect("to disable");
+    server.people.disable(None, server.ada).await.expect("the person is disabled");
     while let Some(message) = tab.next().await {
         assert!(message.is_heartbeat());
     }
@@ -301,14 +301,7 @@ async fn idle_stream_has_heartbeat_until_session_ends() {
 
 #[tokio::test]
 async fn stream_ends_when_viewer_permission_is_lost() {
-    let stream_intervals = live::StreamIntervals {
-        heartbeat: Duration::from_millis(40),
-        session_check: Duration::from_millis(100),
-    };
-    let server = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
-        state.stream_intervals = stream_intervals
-    })
-    .await;
+    let server = TestServer::with_short_intervals().await;
     server.person("root", [Permission::Admin]).await;
     let root = server.people.sign_in_as_owner("root").await.expect("an actor");
     let cookie = server.cookie().await;
@@ -321,11 +314,11 @@ async fn stream_ends_when_viewer_permission_is_lost() {
         for _ in 0..5 {
             assert!(
                 stream.next().await.expect("a message").is_heartbeat(),
-                "it goes on while they may look"
+                "the stream continues while the person has the permission"
             );
         }
     }
-    server.people.change_grants(&root, server.ada, &[]).await.expect("to take all away");
+    server.people.change_grants(&root, server.ada, &[]).await.expect("the grants are revoked");
     for stream in [&mut tab, &mut program] {
         while let Some(message) = stream.next().await {
             assert!(message.is_heartbeat());
@@ -334,7 +327,7 @@ async fn stream_ends_when_viewer_permission_is_lost() {
     assert_eq!(
         server.send_get("/events", &cookie).await.status,
         StatusCode::FORBIDDEN,
-        "the session goes on"
+        "the session itself is still valid"
     );
 }
 
@@ -352,12 +345,12 @@ async fn streams_survive_a_database_outage() {
     let server = TestServer::new().await;
     let cookie = server.cookie().await;
     let mut tab = StreamClient::open(&server, &cookie, "", "").await;
-    tab.next().await.expect("a beat");
+    tab.next().await.expect("a heartbeat");
     append_events(server.db.app(), "blueprints", [1], Duration::ZERO).await;
     assert_eq!(tab.next_live().await, target(1));
-    server.db.set_connections_allowed(false).await.expect("to keep out");
+    server.db.set_connections_allowed(false).await.expect("connections are rejected");
     tokio::time::sleep(Duration::from_millis(500)).await;
-    server.db.set_connections_allowed(true).await.expect("to let in");
+    server.db.set_connections_allowed(true).await.expect("connections are allowed");
     append_events(server.db.owner(), "blueprints", [2], Duration::ZERO).await;
     assert_eq!(tab.next_live().await, target(2));
 }
@@ -391,11 +384,15 @@ async fn api_client_watches_the_same_events() {
     let mut watch = StreamClient::open_at(&server, &ada, "/api/v1/watch?topics=nodes", "").await;
     let began = watch.next().await.expect("a heartbeat");
     assert!(began.is_heartbeat());
-    let add = |name: &str| serde_json::json!({"fqdn": format!("{name}.house.example.com"), "root": format!("/srv/{name}")});
-    server.tell("/api/v1/nodes", &ada, add("n2")).await.json();
+    let add = |name: &str| {
+        serde_json::json!(
+            {"fqdn": format!("{name}.house.example.com"), "root": format!("/srv/{name}")}
+        )
+    };
+    server.send_post("/api/v1/nodes", &ada, add("n2")).await.json();
     assert_eq!(watch.next_live().await, Live::Node { fqdn: "n2.house.example.com".into() });
     drop(watch);
-    server.tell("/api/v1/nodes", &ada, add("n3")).await.json();
+    server.send_post("/api/v1/nodes", &ada, add("n3")).await.json();
     // A reconnecting client resumes after its last event.
     let mut again =
         StreamClient::open_at(&server, &ada, "/api/v1/watch?topics=nodes", &began.id).await;

@@ -117,7 +117,7 @@ mod tests {
             recorded.lock().expect("a lock").push(queries.clone());
             let gate_copy = Arc::clone(&gate_copy);
             Box::pin(async move {
-                gate_copy.acquire().await.expect("open").forget();
+                gate_copy.acquire().await.expect("an open semaphore").forget();
                 match queries.contains(&13) {
                     true => Err(StoreError::corrupt("13", "it is unlucky")),
                     false => Ok(queries.into_iter().map(|n| n * 2).collect()),
@@ -150,9 +150,9 @@ mod tests {
             tokio::task::yield_now().await;
         }
         doubling.gate.add_permits(2);
-        assert_eq!(first.await.expect("to end").expect("an answer"), 2);
+        assert_eq!(first.await.expect("the task ends").expect("an answer"), 2);
         for (other, n) in others.into_iter().zip(2..) {
-            assert_eq!(other.await.expect("to end").expect("an answer"), n * 2);
+            assert_eq!(other.await.expect("the task ends").expect("an answer"), n * 2);
         }
         assert_eq!(*doubling.statements.lock().expect("a lock"), [vec![1], vec![2, 3, 4, 5]]);
     }
@@ -169,8 +169,8 @@ mod tests {
         }
         aborted.abort();
         doubling.gate.add_permits(20);
-        assert_eq!(first.await.expect("to end").expect("an answer"), 2);
-        assert!(unlucky.await.expect("to end").is_err());
-        assert_eq!(other.await.expect("to end").expect("an answer"), 4);
+        assert_eq!(first.await.expect("the task ends").expect("an answer"), 2);
+        assert!(unlucky.await.expect("the task ends").is_err());
+        assert_eq!(other.await.expect("the task ends").expect("an answer"), 4);
     }
 }

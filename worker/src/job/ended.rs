@@ -35,7 +35,7 @@ pub enum Ended {
     },
     Stopped {
         /// Why the run was stopped.
-        why: StopReason,
+        reason: StopReason,
         /// Whether the run ever started on the node; `None` if unknown.
         started: Option<bool>,
         /// Data that the run had returned so far.
@@ -51,8 +51,8 @@ impl Ended {
     }
 
     /// A stopped run without a result.
-    pub fn stopped(why: StopReason, started: Option<bool>) -> Self {
-        Self::Stopped { why, started, found: Object::new() }
+    pub fn stopped(reason: StopReason, started: Option<bool>) -> Self {
+        Self::Stopped { reason, started, found: Object::new() }
     }
 }
 

@@ -70,8 +70,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Creates a log that writes to `store`, after the given position. The returned task ends when all clones of the log are
-    /// dropped and everything is written or given up.
+    /// Creates a log that writes to `store`, after the given position. The returned task ends when
+    /// all clones of the log are dropped and everything is written or given up.
     pub fn into_store(
         store: Arc<dyn LogStore>,
         secrets: Secrets,
@@ -277,7 +277,7 @@ mod tests {
 
     impl MemoryStore {
         fn text(&self) -> String {
-            let chunks = self.0.lock().expect("no test panics while it holds this");
+            let chunks = self.0.lock().expect("an unpoisoned lock");
             chunks
                 .iter()
                 .map(|(_, chunk)| String::from_utf8_lossy(&chunk.text).into_owned())
@@ -292,7 +292,7 @@ mod tests {
             chunk: &'a Chunk,
         ) -> BoxFuture<'a, Result<(), String>> {
             async move {
-                let mut chunks = self.0.lock().expect("no test panics while it holds this");
+                let mut chunks = self.0.lock().expect("an unpoisoned lock");
                 chunks.push((at, chunk.clone()));
                 Ok(())
             }
@@ -316,14 +316,18 @@ mod tests {
         writer.await.expect("the writer ends");
         let text = store.text();
         assert!(text.starts_with("bad\n\none two\n  \nthree\n"), "{text:?}");
-        let chunks = store.0.lock().expect("no panic");
+        let chunks = store.0.lock().expect("an unpoisoned lock");
         let mut expected = 100;
         for (at, chunk) in chunks.iter() {
             assert_eq!(at.log, expected);
             expected += chunk.text.len() as u64;
         }
         let last = chunks.last().expect("a chunk").0;
-        assert_eq!((last.out, last.err), (40 + 13, 60 + 7), "where another worker reads on");
+        assert_eq!(
+            (last.out, last.err),
+            (40 + 13, 60 + 7),
+            "another worker continues at these offsets"
+        );
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! One attempt at a step: its input, its log, its stop signal and how it ended.
 //!
-//! The queue, the runner, the jigs and the wrapper on nodes share these types. They know no node, and
-//! a log reaches the database only through a [`log::LogStore`].
+//! The queue, the runner, the jigs and the wrapper on nodes share these types. They know no node,
+//! and a log reaches the database only through a [`log::LogStore`].
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -33,10 +33,10 @@ impl StopSender {
     }
 
     /// Signals the run to stop. Only the first reason counts.
-    pub fn stop(&self, why: StopReason) {
+    pub fn stop(&self, reason: StopReason) {
         self.0.send_if_modified(|current| {
             let is_first = current.is_none();
-            current.get_or_insert(why);
+            current.get_or_insert(reason);
             is_first
         });
     }
@@ -46,8 +46,8 @@ impl Stop {
     /// Waits until the run is stopped.
     pub async fn called(&mut self) -> StopReason {
         loop {
-            if let Some(why) = *self.0.borrow_and_update() {
-                return why;
+            if let Some(reason) = *self.0.borrow_and_update() {
+                return reason;
             }
             if self.0.changed().await.is_err() {
                 std::future::pending::<()>().await;

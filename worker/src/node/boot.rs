@@ -52,11 +52,11 @@ impl LocalNode {
 
 /// A script or service of a node that failed to start or stop.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {what}: {reason}", node.fqdn)]
+#[error("{}: {service}: {reason}", node.fqdn)]
 pub struct ServiceError {
     pub node: LocalNode,
     /// The script or the service.
-    pub what: String,
+    pub service: String,
     pub reason: String,
 }
 
@@ -66,8 +66,8 @@ pub async fn boot(nodes: &[LocalNode]) -> Vec<ServiceError> {
         let mut errors = Vec::new();
         for script in scripts(&node.root.join("etc/boot.d")).await {
             if let Err(reason) = run(node, &script).await {
-                let what = script.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                errors.push(ServiceError { node: node.clone(), what, reason });
+                let service = script.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                errors.push(ServiceError { node: node.clone(), service, reason });
             }
         }
         errors
@@ -86,8 +86,8 @@ pub async fn halt(nodes: &[LocalNode]) -> Vec<ServiceError> {
     let mut errors = Vec::new();
     for (node, service) in &running {
         if let Err(error) = service.signal(Signal::SIGTERM) {
-            let what = service.name.clone();
-            errors.push(ServiceError { node: (*node).clone(), what, reason: error.to_string() });
+            let service = service.name.clone();
+            errors.push(ServiceError { node: (*node).clone(), service, reason: error.to_string() });
         }
     }
     let deadline = Instant::now() + HALT_TIMEOUT;
@@ -174,7 +174,10 @@ struct Service {
 impl Service {
     /// Whether the process is still the one that wrote the file. A zombie counts as dead.
     fn is_alive(&self) -> bool {
-        matches!(process(self.pid), Some((state, start)) if start == self.start && state != 'Z' && state != 'X')
+        matches!(
+            process(self.pid),
+            Some((state, start)) if start == self.start && state != 'Z' && state != 'X'
+        )
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Errno> {
@@ -222,7 +225,7 @@ mod tests {
 
     fn node(folder: &Path) -> LocalNode {
         for sub in ["etc/boot.d", "run"] {
-            std::fs::create_dir_all(folder.join(sub)).expect("the folder is ours");
+            std::fs::create_dir_all(folder.join(sub)).expect("a writable folder");
         }
         LocalNode { fqdn: Fqdn::parse("n1.demo.test").expect("a name"), root: folder.to_owned() }
     }
@@ -236,7 +239,7 @@ mod tests {
             .args(["-c", r#"printf %s "$2" >"$1" && chmod 755 "$1""#, "sh"])
             .args([path.as_os_str(), text.as_ref()])
             .status();
-        assert!(written.expect("a shell").success(), "the folder is ours");
+        assert!(written.expect("a shell").success(), "the script must be written");
     }
 
     const SERVICE: &str = r#"#!/bin/sh
@@ -274,16 +277,16 @@ while [ ! -s "$GANTRY_ROOT/run/svc.pid" ]; do sleep 0.02; done
         let node = node(folder.path());
         let mut other =
             Command::new("sleep").arg("30").process_group(0).spawn().expect("sleep is there");
-        let pid = other.id().expect("it runs");
+        let pid = other.id().expect("a running process");
         let file = node.root.join("run/svc.pid");
-        std::fs::write(&file, format!("{pid} 1\n")).expect("the folder is ours");
+        std::fs::write(&file, format!("{pid} 1\n")).expect("a writable folder");
         assert!(halt(std::slice::from_ref(&node)).await.is_empty());
-        std::fs::write(&file, format!("{pid}\n")).expect("the folder is ours");
+        std::fs::write(&file, format!("{pid}\n")).expect("a writable folder");
         assert!(halt(std::slice::from_ref(&node)).await.is_empty());
         assert!(
-            other.try_wait().expect("it is ours").is_none(),
-            "somebody else's process was ended"
+            other.try_wait().expect("the test owns it").is_none(),
+            "a foreign process was ended"
         );
-        other.kill().await.expect("it is ours");
+        other.kill().await.expect("the test owns it");
     }
 }

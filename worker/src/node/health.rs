@@ -102,9 +102,9 @@ async fn boot_id(session: &Session, endpoint: &SshEndpoint) -> Result<String, St
         Ok(Ok(answer)) => Ok(String::from_utf8_lossy(&answer).trim().chars().take(100).collect()),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => {
-            let why = format!("no answer within {} seconds", BOOT_ID_TIMEOUT.as_secs());
-            session.ssh.give_up(endpoint, &why).await;
-            Err(why)
+            let error = format!("no answer within {} seconds", BOOT_ID_TIMEOUT.as_secs());
+            session.ssh.give_up(endpoint, &error).await;
+            Err(error)
         }
     }
 }
@@ -131,9 +131,9 @@ mod tests {
         };
         let mut failed = check(Err("all of it".into()));
         assert!(failed.conceal(&["10.0.0.3".into()]));
-        let why = failed.boot_id.unwrap_err();
+        let error = failed.boot_id.unwrap_err();
         assert_eq!(
-            why,
+            error,
             format!(
                 "Cannot reach the node: 10.0.0.1: {UNREACHABLE}; 10.0.0.2: does not let root in; \
                  10.0.0.3: it says \"220 ftp\""

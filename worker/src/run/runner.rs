@@ -37,7 +37,7 @@ const LOG_WAIT: Duration = Duration::from_secs(5);
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time for a jig that enforces the timeout itself to end the run.
-const ENDING: Duration = Duration::from_secs(engine::anneal::ENDING as u64 / 2);
+const ENDING: Duration = Duration::from_secs(engine::anneal::OVERDUE_GRACE as u64 / 2);
 
 /// The reason of a run whose worker was lost, and that no other worker could continue.
 const WORKER_LOST: &str = "The worker was lost during the run";
@@ -69,7 +69,8 @@ impl Runner {
                 return Some(RunEnd::Unstarted);
             }
             Err(Refusal::NotReady(reason)) => {
-                tracing::info!(%run, reason, "a run cannot start now, so its step is pending again");
+                tracing::info!(%run, reason, "a run cannot start now, so its step is pending \
+                    again");
                 return Some(RunEnd::Unstarted);
             }
             // A retry can't fix an unreadable row. Back in the queue, the run would loop without
@@ -89,9 +90,9 @@ impl Runner {
                 "[gantry: the worker was lost, another one continues the run]",
             );
         }
-        for why in &prepared.withheld {
+        for denial in &prepared.withheld {
             let line = format!(
-                "[gantry: a secret in the data of another noderole is not resolved: {why}]"
+                "[gantry: a secret in the data of another noderole is not resolved: {denial}]"
             );
             log.line(Stream::Gantry, &line);
         }
@@ -172,14 +173,14 @@ fn run_end(outcome: Ended, job: &Job, secrets: &Secrets) -> Report {
         Ended::Lost { started: Some(false) } => RunEnd::Unstarted,
         Ended::Lost { .. } => RunEnd::Lost { reason: format!("{WORKER_LOST}.") },
         Ended::LeftOnNode => return None,
-        Ended::Stopped { why: StopReason::LeaseLost, .. } => return None,
-        Ended::Stopped { why: StopReason::Canceled, found, .. } => {
+        Ended::Stopped { reason: StopReason::LeaseLost, .. } => return None,
+        Ended::Stopped { reason: StopReason::Canceled, found, .. } => {
             RunEnd::Canceled { found: without_secrets(found, secrets).unwrap_or_default() }
         }
-        Ended::Stopped { why: StopReason::WorkerShutdown, started: Some(false), .. } => {
+        Ended::Stopped { reason: StopReason::WorkerShutdown, started: Some(false), .. } => {
             RunEnd::Unstarted
         }
-        Ended::Stopped { why: StopReason::WorkerShutdown, .. } => {
+        Ended::Stopped { reason: StopReason::WorkerShutdown, .. } => {
             RunEnd::Lost { reason: "The worker stopped before the run ended.".to_owned() }
         }
     })
@@ -188,8 +189,8 @@ fn run_end(outcome: Ended, job: &Job, secrets: &Secrets) -> Report {
 fn failed(reason: &str, found: Object, secrets: &Secrets) -> RunEnd {
     match without_secrets(found, secrets) {
         Ok(found) => RunEnd::Failed { reason: shown(reason, secrets), found },
-        Err(why) => RunEnd::failed(shown(
-            &format!("{reason} (its partial result is not stored: {why})"),
+        Err(error) => RunEnd::failed(shown(
+            &format!("{reason} (its partial result is not stored: {error})"),
             secrets,
         )),
     }
@@ -203,13 +204,13 @@ fn shown(reason: &str, secrets: &Secrets) -> String {
 
 /// The returned data without secrets and without references to secrets. Otherwise the next reader
 /// would get the secrets that they name.
-fn bare(returned: &Value, secrets: &Secrets) -> Value {
+fn without_references(returned: &Value, secrets: &Secrets) -> Value {
     secret::mask(&secrets.mask_value(returned))
 }
 
 /// The part of an attempt's result that is stored: everything but secrets.
 fn without_secrets(found: Object, secrets: &Secrets) -> Result<Object, DataError> {
-    let masked = bare(&Value::Object(found), secrets);
+    let masked = without_references(&Value::Object(found), secrets);
     check_result(&masked)?;
     match masked {
         Value::Object(masked) => Ok(masked),
@@ -222,12 +223,12 @@ fn without_secrets(found: Object, secrets: &Secrets) -> Result<Object, DataError
 fn succeeded(result: Object, job: &Job, secrets: &Secrets) -> RunEnd {
     let result = Value::Object(result);
     let output = match output(&job.input, &result) {
-        Ok(output) => bare(&output, secrets),
+        Ok(output) => without_references(&output, secrets),
         Err(error) => {
             return RunEnd::failed(shown(&format!("Cannot store the result: {error}"), secrets));
         }
     };
-    match bare(&result, secrets) {
+    match without_references(&result, secrets) {
         Value::Object(result) => match facts_error(&result, job) {
             Some(reason) => RunEnd::failed(shown(&reason, secrets)),
             None => RunEnd::Succeeded { result, output },
@@ -248,7 +249,8 @@ fn facts_error(result: &Object, job: &Job) -> Option<String> {
     let max_bytes = api::limits::FACTS;
     (bytes > max_bytes).then(|| {
         format!(
-            "The facts have {bytes} bytes, but a node can have at most {max_bytes}. Return fewer facts."
+            "The facts have {bytes} bytes, but a node can have at most {max_bytes}. Return fewer \
+             facts."
         )
     })
 }

@@ -149,9 +149,9 @@ impl SignatureVerifier {
 
 fn refused(target: &SignedBlueprint, reason: &str) -> Refusal {
     Refusal::Chain(format!(
-        "Blueprint {} (review {}) must not run: {reason}. Nothing runs on it or on later blueprints. \
-         Find out who committed it (`gantry audit list`), and restore a backup from before it (see \
-         docs/operating.md).",
+        "Blueprint {} (review {}) must not run: {reason}. Nothing runs on it or on later \
+         blueprints. Find out who committed it (`gantry audit list`), and restore a backup from \
+         before it (see docs/operating.md).",
         target.number, target.review
     ))
 }

@@ -85,12 +85,14 @@ impl SecretSource for SecretFolder {
             let parts = secret.parts().ok_or_else(|| format!("{secret_name} has an invalid name."));
             path.extend(parts.map_err(SecretError::Unavailable)?);
             let descriptor = described(&secret_name, &path.join(DESCRIPTOR), purpose).await?;
-            check(&descriptor, &path.join(DESCRIPTOR), purpose).map_err(|why| {
+            check(&descriptor, &path.join(DESCRIPTOR), purpose).map_err(|reason| {
                 SecretError::Denied(match purpose {
                     Purpose::Data(deployment) => {
-                        format!("{secret_name} can't be used in deployment {deployment}: {why}")
+                        format!("{secret_name} can't be used in deployment {deployment}: {reason}")
                     }
-                    Purpose::NodeKey => format!("{secret_name} can't be used as a node key: {why}"),
+                    Purpose::NodeKey => {
+                        format!("{secret_name} can't be used as a node key: {reason}")
+                    }
                 })
             })?;
             path.push(secret.version.to_string());
@@ -130,9 +132,9 @@ async fn described(
             _ => format!("{secret_name} can't be used: cannot read {path}: {error}"),
         })
     })?;
-    parse(&text).map_err(|why| {
+    parse(&text).map_err(|reason| {
         SecretError::Unavailable(format!(
-            "{secret_name} can't be used: {} is not valid: {why}",
+            "{secret_name} can't be used: {} is not valid: {reason}",
             path.display()
         ))
     })
@@ -242,12 +244,12 @@ mod tests {
             let secret = SecretRef { name: name.to_owned(), version: 1 };
             match (source.resolve(&secret, purpose).await, expected) {
                 (Ok(text), Ok(())) => assert_eq!(text, "plain-text"),
-                (Err(SecretError::Denied(why)), Err(part)) => {
+                (Err(SecretError::Denied(error)), Err(part)) => {
                     assert!(
-                        why.contains(part)
-                            && why.contains(&secret.to_string())
-                            && !why.contains("plain"),
-                        "{why}"
+                        error.contains(part)
+                            && error.contains(&secret.to_string())
+                            && !error.contains("plain"),
+                        "{error}"
                     );
                 }
                 other => panic!("{name} {purpose:?}: {other:?}"),
@@ -263,9 +265,9 @@ mod tests {
         std::fs::create_dir_all(folder.path().join("db")).unwrap();
         std::fs::write(folder.path().join("db/1"), "plain-text").unwrap();
         let path = folder.path().join("db").join(DESCRIPTOR);
-        let why = source.resolve(&secret, Purpose::Data(&web)).await.unwrap_err().to_string();
+        let error = source.resolve(&secret, Purpose::Data(&web)).await.unwrap_err().to_string();
         let content = r#"write kind = "data" and deployments = ["web"] to that file"#;
-        assert!(why.contains(&path.display().to_string()) && why.contains(content), "{why}");
+        assert!(error.contains(&path.display().to_string()) && error.contains(content), "{error}");
         for text in [
             "plain-text",
             "kind = \"data\"",
@@ -277,9 +279,9 @@ mod tests {
             &format!("kind = \"data\"\ndeployments = [\"web\"]\n#{}", "x".repeat(64 << 10)),
         ] {
             std::fs::write(&path, text).unwrap();
-            let why = source.resolve(&secret, Purpose::Data(&web)).await.unwrap_err();
-            assert!(matches!(&why, SecretError::Unavailable(_)), "{text}: {why}");
-            assert!(!why.to_string().contains("plain-text"), "{why}");
+            let error = source.resolve(&secret, Purpose::Data(&web)).await.unwrap_err();
+            assert!(matches!(&error, SecretError::Unavailable(_)), "{text}: {error}");
+            assert!(!error.to_string().contains("plain-text"), "{error}");
         }
     }
 

@@ -78,7 +78,7 @@ impl Secrets {
 
     /// Returns a mask for one stream of bytes.
     pub fn stream(&self) -> StreamMask {
-        StreamMask { secrets: self.clone(), held: Vec::new() }
+        StreamMask { secrets: self.clone(), pending: Vec::new() }
     }
 }
 
@@ -86,7 +86,7 @@ impl Secrets {
 #[derive(Debug)]
 pub struct StreamMask {
     secrets: Secrets,
-    held: Vec<u8>,
+    pending: Vec<u8>,
 }
 
 enum SecretMatch {
@@ -101,7 +101,7 @@ impl StreamMask {
         if self.secrets.0.is_empty() {
             return chunk.to_vec();
         }
-        let mut bytes = std::mem::take(&mut self.held);
+        let mut bytes = std::mem::take(&mut self.pending);
         bytes.extend_from_slice(chunk);
         let mut shown = Vec::with_capacity(bytes.len());
         let mut at = 0;
@@ -112,7 +112,7 @@ impl StreamMask {
                     at += length;
                 }
                 SecretMatch::Partial => {
-                    self.held = bytes.split_off(at);
+                    self.pending = bytes.split_off(at);
                     break;
                 }
                 SecretMatch::NoMatch => {
@@ -126,25 +126,25 @@ impl StreamMask {
 
     /// Whether no bytes are withheld.
     pub fn is_empty(&self) -> bool {
-        self.held.is_empty()
+        self.pending.is_empty()
     }
 
     /// Ends the stream and returns the withheld bytes.
     pub fn finish(&mut self) -> Vec<u8> {
-        let held = std::mem::take(&mut self.held);
-        let mut shown = Vec::with_capacity(held.len());
+        let pending = std::mem::take(&mut self.pending);
+        let mut shown = Vec::with_capacity(pending.len());
         let mut masked_to = 0;
-        for at in 0..held.len() {
+        for at in 0..pending.len() {
             // The stream has ended, so only complete secrets matter. Overlapping secrets are masked
             // as one.
-            if let Some(length) = self.longest(&held[at..]) {
+            if let Some(length) = self.longest(&pending[at..]) {
                 if at >= masked_to {
                     shown.extend_from_slice(MASK.as_bytes());
                 }
                 masked_to = masked_to.max(at + length);
             }
             if at >= masked_to {
-                shown.push(held[at]);
+                shown.push(pending[at]);
             }
         }
         shown
@@ -183,7 +183,7 @@ mod tests {
             out.extend(mask.push(chunk.as_bytes()));
         }
         out.extend(mask.finish());
-        String::from_utf8(out).expect("ASCII in, ASCII out")
+        String::from_utf8(out).expect("ASCII text stays ASCII")
     }
 
     #[test]
@@ -247,7 +247,11 @@ mod tests {
         };
         assert_eq!(ends(b"abcd\xc3"), [MASK.as_bytes(), b"\xc3"].concat());
         assert_eq!(ends(b"abcd"), MASK.as_bytes());
-        assert_eq!(ends(b"bcdxyzuvw\xc3"), b"bcdxyzuvw\xc3", "what only begins like one");
+        assert_eq!(
+            ends(b"bcdxyzuvw\xc3"),
+            b"bcdxyzuvw\xc3",
+            "text that only begins like a secret is not masked"
+        );
         let overlapping =
             Secrets::new(["abcdef".to_owned(), "defghi".to_owned(), "abcdefghijk".to_owned()]);
         let mut mask = overlapping.stream();

@@ -160,8 +160,8 @@ fn failure(end: &CheckEnd, job: &CheckJob, output: &str) -> Option<String> {
     })
 }
 
-/// The output of a check, with secrets masked. If the node dropped its beginning, the rest may begin
-/// within a secret, so as much as the longest secret is dropped too.
+/// The output of a check, with secrets masked. If the node dropped its beginning, the rest may
+/// begin within a secret, so as much as the longest secret is dropped too.
 fn shown(output: &[u8], secrets: &Secrets) -> String {
     let masked = secrets.mask(&String::from_utf8_lossy(output)).replace('\0', "\u{fffd}");
     if output.len() < MAX_CHECK_OUTPUT {

@@ -170,7 +170,7 @@ impl Checker {
     /// Finds out which attempts run on the node, and ends those without an open run. They were lost
     /// while the node was unreachable.
     async fn survey(&self, node: &DueNode, connection: &Value) -> Result<(), String> {
-        let what = |error: String| {
+        let failure = |error: String| {
             format!("the login succeeded, but the runs on the node are unknown: {error}")
         };
         let result = timeout(SURVEY_TIMEOUT, async {
@@ -186,8 +186,10 @@ impl Checker {
             Ok(())
         });
         match result.await {
-            Ok(done) => done.map_err(what),
-            Err(_) => Err(what(format!("no answer within {} seconds", SURVEY_TIMEOUT.as_secs()))),
+            Ok(done) => done.map_err(failure),
+            Err(_) => {
+                Err(failure(format!("no answer within {} seconds", SURVEY_TIMEOUT.as_secs())))
+            }
         }
     }
 }
@@ -223,7 +225,7 @@ mod tests {
         let (one, other) = (NodeId(Uuid::from_u128(1)), NodeId(Uuid::from_u128(2)));
         let check = Busy::with(&all, one);
         assert!(check.is_some() && Busy::with(&all, one).is_none());
-        assert!(Busy::with(&all, other).is_some(), "others don't wait for it");
+        assert!(Busy::with(&all, other).is_some(), "health checks of other nodes must not wait");
         drop(check);
         assert!(Busy::with(&all, one).is_some());
     }

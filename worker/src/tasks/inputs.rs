@@ -59,22 +59,31 @@ impl CompareInputs {
     async fn compare_batch(&self) -> Result<(usize, u64), store::StoreError> {
         let pool = &self.runner.preparer.pool;
         let changed = runs::changed_inputs(pool, BATCH).await?;
+        if changed.is_empty() {
+            return Ok((0, 0));
+        }
         let (immediate, steps): (Vec<_>, Vec<_>) =
             changed.iter().partition(|changed| changed.immediate);
-        if !immediate.is_empty() {
-            let immediate: Vec<(StepId, i32)> =
-                immediate.iter().map(|changed| (changed.step, changed.version)).collect();
-            runs::pass_on_changed_inputs(pool, &immediate).await?;
-        }
         let of: Vec<(StepId, NodeId)> = steps.iter().map(|step| (step.step, step.node)).collect();
         let mut seen: BTreeMap<StepId, Vec<VisibleStep>> = runs::visible_steps(pool, &of).await?;
-        let (mut compared, mut again) = (immediate.len(), 0);
+        let mut results = Vec::new();
         for step in steps {
             let seen = seen.remove(&step.step).unwrap_or_default();
             let Some(finding) = self.compare(step, seen).await else { continue };
-            let result = ComparedInput { step: step.step, version: step.version, finding };
+            results.push(ComparedInput { step: step.step, version: step.version, finding });
+        }
+        // Before a step is settled, so that no change is lost if this process ends in between. A
+        // step whose input cannot be read passes nothing on, or its children would be compared
+        // without end.
+        let immediate = immediate.iter().map(|changed| (changed.step, Some(changed.version)));
+        let pass_on: Vec<(StepId, Option<i32>)> =
+            immediate.chain(results.iter().map(|result| (result.step, None))).collect();
+        if !pass_on.is_empty() {
+            runs::pass_on_changed_inputs(pool, &pass_on).await?;
+        }
+        let (compared, mut again) = (pass_on.len(), 0);
+        for result in results {
             again += u64::from(runs::settle_input(pool, result).await?);
-            compared += 1;
         }
         Ok((compared, again))
     }

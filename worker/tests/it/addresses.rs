@@ -36,12 +36,12 @@ impl DroppingAddress {
     async fn at(address: Ipv4Addr) -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
         let place = SocketAddr::from((address, testbed::PORT));
-        socket.bind(place).expect("nobody else is there");
-        let socket = socket.listen(1).expect("it listens");
+        socket.bind(place).expect("a free address");
+        let socket = socket.listen(1).expect("a listener");
         let mut full = Vec::new();
         while let Ok(waits) = timeout(Duration::from_millis(500), TcpStream::connect(place)).await {
-            full.push(waits.expect("it waits"));
-            assert!(full.len() < 100, "this system keeps everybody waiting");
+            full.push(waits.expect("the connection is queued"));
+            assert!(full.len() < 100, "the listener's queue is not full after 100 connections");
         }
         Self { address, _full: full, _socket: socket }
     }
@@ -49,7 +49,7 @@ impl DroppingAddress {
 
 impl Bed {
     /// An address in the testbed's network.
-    fn beside(&self, last: u8) -> Ipv4Addr {
+    fn unused_address(&self, last: u8) -> Ipv4Addr {
         let [a, b, c, _] = self.testbed.nodes()[0].address.octets();
         Ipv4Addr::new(a, b, c, last)
     }
@@ -71,7 +71,8 @@ impl Bed {
     async fn has_addresses(&mut self, node: usize, addresses: &[Ipv4Addr]) {
         // One address belongs to another node, which the trigger forbids.
         let sql = format!(
-            "ALTER TABLE node DISABLE TRIGGER guard_node_machine; UPDATE node SET address = '{}' WHERE id = '{}';
+            "ALTER TABLE node DISABLE TRIGGER guard_node_machine; UPDATE node SET address = '{}'
+                 WHERE id = '{}';
              ALTER TABLE node ENABLE TRIGGER guard_node_machine",
             json!(addresses),
             self.cluster.nodes[node].id
@@ -88,28 +89,32 @@ impl Bed {
     /// The addresses tried by the first successful health check.
     async fn first_look(&self, node: usize) -> Vec<TriedAddress> {
         let mut on = self.cluster.server().acquire().await.expect("a connection");
-        let looks = store::nodes::health_checks(
+        let checks = store::nodes::health_checks(
             &mut on,
             self.cluster.nodes[node].id,
             Default::default(),
             50,
         )
         .await
-        .expect("looks");
-        let look = looks.into_iter().rev().find(|look| look.reached).expect("one got in");
-        assert_eq!(look.address, self.real(node).to_string());
-        look.attempts.0
+        .expect("the health checks");
+        let check = checks
+            .into_iter()
+            .rev()
+            .find(|check| check.reached)
+            .expect("a successful health check");
+        assert_eq!(check.address, self.real(node).to_string());
+        check.attempts.0
     }
 }
 
 /// Accepts sessions and sends this text to each.
-async fn says(address: Ipv4Addr, port: u16, text: &'static str) {
-    let listener =
-        tokio::net::TcpListener::bind((address, port)).await.expect("nobody else is there");
+async fn serve_text(address: Ipv4Addr, port: u16, text: &'static str) {
+    let listener = tokio::net::TcpListener::bind((address, port)).await.expect("a free address");
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let _ = stream.write_all(text.as_bytes()).await;
-            // Read all data of the client before closing. Otherwise the reset would discard the text.
+            // Read all data of the client before closing. Otherwise the reset would discard the
+            // text.
             let _ = stream.shutdown().await;
             while stream.read(&mut [0; 256]).await.is_ok_and(|count| count > 0) {}
         }
@@ -130,9 +135,9 @@ async fn non_ssh_server_is_identified_in_error() {
         (7003, "SSH-2.0-x\r\n", "its SSH server closed the connection"),
     ];
     for (port, text, expected) in cases {
-        says(bed.beside(220), port, text).await;
-        let endpoint = SshEndpoint { port, ..bed.endpoint(0, &[bed.beside(220)]) };
-        let refused = sessions.reach(&endpoint).await.expect_err("nobody is let in").to_string();
+        serve_text(bed.unused_address(220), port, text).await;
+        let endpoint = SshEndpoint { port, ..bed.endpoint(0, &[bed.unused_address(220)]) };
+        let refused = sessions.reach(&endpoint).await.expect_err("a rejected login").to_string();
         assert!(refused.contains(expected), "{refused}");
     }
 }
@@ -150,14 +155,19 @@ async fn one_working_address_is_enough() {
     let mut bed = Bed::of(4).await;
     let mut swallow = Vec::new();
     for last in [201, 202, 203] {
-        swallow.push(DroppingAddress::at(bed.beside(last)).await);
+        swallow.push(DroppingAddress::at(bed.unused_address(last)).await);
     }
-    let (closed, other) = (bed.beside(210), bed.real(3));
+    let (closed, other) = (bed.unused_address(210), bed.real(3));
     let swallowing: Vec<Ipv4Addr> = swallow.iter().map(|swallows| swallows.address).collect();
     bed.has_addresses(0, &[closed, bed.real(0)]).await;
     bed.has_addresses(1, &[other, bed.real(1)]).await;
     bed.has_addresses(2, &[swallowing[0], swallowing[1], swallowing[2], bed.real(2)]).await;
-    bed.cluster.sql("UPDATE node SET alive = false, alive_since = NULL, joined = 'none' WHERE transport = 'ssh'").await;
+    bed.cluster
+        .sql(
+            "UPDATE node SET alive = false, alive_since = NULL, joined = 'none' WHERE \
+        transport = 'ssh'",
+        )
+        .await;
     bed.cluster.add_script_role("writes", "#!/bin/sh\necho once >>ran\n", |_| ()).await;
     bed.cluster.commit(&[bind(0, "writes"), bind(1, "writes"), bind(2, "writes")]).await;
     let worker = Running::start(
@@ -166,7 +176,10 @@ async fn one_working_address_is_enough() {
     );
     for node in 0..3 {
         bed.cluster.reaches_within(node, "writes", "active", Duration::from_secs(60)).await;
-        assert!(bed.cluster.nodes[node].root.join("ran").exists(), "it ran there");
+        assert!(
+            bed.cluster.nodes[node].root.join("ran").exists(),
+            "the script must have run on the node"
+        );
     }
     worker.stop().await;
 
@@ -188,10 +201,15 @@ async fn one_working_address_is_enough() {
 #[tokio::test]
 async fn failed_check_reveals_only_accepting_addresses() {
     let mut bed = Bed::of(1).await;
-    let (closed, banner) = (bed.beside(210), bed.beside(211));
-    says(banner, testbed::PORT, "220 an FTP server\r\n").await;
+    let (closed, banner) = (bed.unused_address(210), bed.unused_address(211));
+    serve_text(banner, testbed::PORT, "220 an FTP server\r\n").await;
     bed.has_addresses(0, &[closed, banner]).await;
-    bed.cluster.sql("UPDATE node SET alive = false, alive_since = NULL, joined = 'none' WHERE transport = 'ssh'").await;
+    bed.cluster
+        .sql(
+            "UPDATE node SET alive = false, alive_since = NULL, joined = 'none' WHERE \
+        transport = 'ssh'",
+        )
+        .await;
     let worker = Running::start(
         Config { health_check_interval: Duration::from_millis(200), ..bed.config() },
         bed.cluster.pool(),
@@ -199,11 +217,12 @@ async fn failed_check_reveals_only_accepting_addresses() {
     let until = async |bed: &Bed, condition: &'static str| {
         let deadline = Instant::now() + Duration::from_secs(30);
         while bed.cluster.count(condition).await == 0 {
-            assert!(Instant::now() < deadline, "it never came to: {condition}");
+            assert!(Instant::now() < deadline, "the condition did not become true: {condition}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let concealed = "health_check WHERE NOT reached AND duration_ms = 0 AND detail LIKE '%not reachable over SSH%'";
+    let concealed = "health_check WHERE NOT reached AND duration_ms = 0 AND detail LIKE '%not \
+        reachable over SSH%'";
     until(&bed, concealed).await;
     let revealing = "health_check WHERE NOT reached AND (detail || attempts) ~ 'refused|FTP|port'";
     assert_eq!(bed.cluster.count(revealing).await, 0);
@@ -223,7 +242,8 @@ async fn failed_check_reveals_only_accepting_addresses() {
         "health_check WHERE NOT reached AND connection_no = (SELECT max(connection_no) FROM node)",
     )
     .await;
-    let latest = "health_check l WHERE NOT reached AND detail LIKE '%refused%' AND connection_no = (SELECT max(connection_no) FROM node)";
+    let latest = "health_check l WHERE NOT reached AND detail LIKE '%refused%' AND connection_no = \
+        (SELECT max(connection_no) FROM node)";
     assert_eq!(bed.cluster.count(latest).await, 0);
     worker.stop().await;
 }
@@ -231,11 +251,11 @@ async fn failed_check_reveals_only_accepting_addresses() {
 #[tokio::test]
 async fn unreachable_node_reports_each_address() {
     let bed = Bed::of(2).await;
-    let (closed, other) = (bed.beside(210), bed.real(1));
-    let silent = DroppingAddress::at(bed.beside(201)).await;
+    let (closed, other) = (bed.unused_address(210), bed.real(1));
+    let silent = DroppingAddress::at(bed.unused_address(201)).await;
     let endpoint = bed.endpoint(0, &[closed, silent.address, other]);
     let (sessions, begun) = (bed.sessions(), Instant::now());
-    let text = sessions.reach(&endpoint).await.expect_err("nobody is there").to_string();
+    let text = sessions.reach(&endpoint).await.expect_err("an unreachable address").to_string();
     for part in [
         "refused",
         "no answer within",
@@ -252,17 +272,17 @@ async fn unreachable_node_reports_each_address() {
         "{tried:?}"
     );
     // A single address returns its specific error.
-    let only = sessions.reach(&bed.endpoint(0, &[other])).await.expect_err("it is another");
+    let only = sessions.reach(&bed.endpoint(0, &[other])).await.expect_err("another machine");
     assert!(matches!(only, SshError::HostKeyMismatch { .. }), "{only}");
 }
 
 #[tokio::test]
 async fn last_good_address_is_first_and_silent_last() {
     let mut bed = Bed::of(1).await;
-    let closed = bed.beside(210);
+    let closed = bed.unused_address(210);
     let (endpoint, real) = (bed.endpoint(0, &[closed, bed.real(0)]), bed.real(0).to_string());
     let (sessions, begun) = (bed.sessions(), Instant::now());
-    sessions.reach(&endpoint).await.expect("it lets us in");
+    sessions.reach(&endpoint).await.expect("the server accepts the login");
     let tried = sessions.tried(&endpoint, begun).await;
     assert_eq!(summary(&tried), [(closed.to_string(), false), (real.clone(), true)]);
     // With an open connection, only its address is reported.
@@ -270,9 +290,9 @@ async fn last_good_address_is_first_and_silent_last() {
     assert_eq!(summary(&tried), [(real.clone(), true)]);
 
     bed.testbed.node(0).stop();
-    bed.testbed.node(0).restart().expect("it comes back");
+    bed.testbed.node(0).restart().expect("the server restarts");
     let begun = Instant::now();
-    ends(&sessions, &endpoint).await.expect("it lets us in again");
+    ends(&sessions, &endpoint).await.expect("the server accepts the login again");
     assert_eq!(summary(&sessions.tried(&endpoint, begun).await), [(real.clone(), true)]);
 
     let begun = Instant::now();
@@ -280,12 +300,12 @@ async fn last_good_address_is_first_and_silent_last() {
     let gave_up = sessions.tried(&endpoint, begun).await;
     assert!(!gave_up[0].reached && gave_up[0].error.contains("did not answer"), "{gave_up:?}");
     let (endpoint, begun) = (endpoint, Instant::now());
-    sessions.reach(&endpoint).await.expect("it lets us in");
+    sessions.reach(&endpoint).await.expect("the server accepts the login");
     let tried = sessions.tried(&endpoint, begun).await;
     assert_eq!(
         summary(&tried),
         [(closed.to_string(), false), (real, true)],
-        "others come first now"
+        "the address that did not answer must be tried after the others"
     );
 }
 
@@ -294,29 +314,30 @@ async fn removed_key_ends_access() {
     let bed = Bed::of(1).await;
     let endpoint = bed.endpoint(0, &[bed.real(0)]);
     let sessions = bed.sessions();
-    ends(&sessions, &endpoint).await.expect("it lets us in");
+    ends(&sessions, &endpoint).await.expect("the server accepts the login");
     let (key, aside) =
         (bed.testbed.secrets().join("testbed/1"), bed.testbed.secrets().join("aside"));
-    fs::rename(&key, &aside).expect("it is ours");
+    fs::rename(&key, &aside).expect("the test owns it");
     let refused = ends(&sessions, &endpoint).await.expect_err("the worker has no key");
     assert!(matches!(refused, SshError::Key(_)), "{refused}");
-    fs::rename(&aside, &key).expect("it is ours");
-    ends(&sessions, &endpoint).await.expect("it has it again");
+    fs::rename(&aside, &key).expect("the test owns it");
+    ends(&sessions, &endpoint).await.expect("the worker has the key again");
 }
 
 #[tokio::test]
 async fn connection_expires_at_its_maximum_age() {
     let bed = Bed::of(1).await;
     let endpoint = bed.endpoint(0, &[bed.real(0)]);
-    let (kept, short) = (bed.sessions(), bed.sessions().with_max_age(Duration::ZERO));
-    for sessions in [&kept, &short] {
-        ends(sessions, &endpoint).await.expect("it lets us in");
+    let (lasting, short) = (bed.sessions(), bed.sessions().with_max_age(Duration::ZERO));
+    for sessions in [&lasting, &short] {
+        ends(sessions, &endpoint).await.expect("the server accepts the login");
     }
-    let mut in_progress = short.start(&endpoint, "read word; exit 7").await.expect("it lets us in");
-    fs::write(bed.testbed.secrets().join("testbed/1.pub"), "").expect("it is ours");
-    let refused = ends(&short, &endpoint).await.expect_err("the machine knows the key no more");
+    let mut in_progress =
+        short.start(&endpoint, "read word; exit 7").await.expect("the server accepts the login");
+    fs::write(bed.testbed.secrets().join("testbed/1.pub"), "").expect("the test owns it");
+    let refused = ends(&short, &endpoint).await.expect_err("the server no longer knows the key");
     assert!(matches!(refused, SshError::AuthenticationFailed { .. }), "{refused}");
-    ends(&kept, &endpoint).await.expect("its time is not over");
+    ends(&lasting, &endpoint).await.expect("the session is still open");
     // The command on the old connection continues.
     drop(in_progress.stdin.take());
     assert_eq!(in_progress.wait().await, Ending::Code(7));

@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use engine::anneal::{
     AdmissionView, Attempt, BudgetId, BudgetView, Child, ClaimPlan, ConcurrencyGroupKey,
     ConcurrencyGroupLimit, DeploymentView, Limits, Link, NodeView, OpenRun, PendingReason, Reason,
-    StepState, StepView, Timestamp, admit, awaited_steps, pending_reason, struck, why_not,
+    StepState, StepView, Timestamp, admit, awaited_steps, blocked_by_failure, pending_reason,
+    unmet_rules,
 };
 use engine::catalog::{
     ConcurrencyGroup, ConcurrencyGroupMode, JigClass, JoinAfter, Needs, OnError, Role,
@@ -94,7 +95,7 @@ async fn own(cluster: &Cluster, statement: String) {
     sqlx::raw_sql(AssertSqlSafe(statement))
         .execute(cluster.db.owner())
         .await
-        .expect("the owner may");
+        .expect("the owner has the permission");
 }
 
 /// Roles whose noderoles also have a removal step.
@@ -108,17 +109,21 @@ async fn extend(cluster: &Cluster) {
          ALTER TABLE concurrency_group DISABLE TRIGGER USER;
          INSERT INTO deployment (id, parent, name, phantom, doc, head_no)
            SELECT gen_random_uuid(), id, 'web', phantom, doc, head_no FROM deployment;
-         UPDATE concurrency_group SET deployment_id = (SELECT id FROM deployment WHERE name = 'web') WHERE id % 2 = 0;",
+         UPDATE concurrency_group SET deployment_id = (SELECT id FROM deployment WHERE name =
+         'web') WHERE id % 2 = 0;",
     );
     for at in 0..cluster.nodes.len() {
         for role in REMOVED {
             let (run, removal) = (cluster.step(at, role), cluster.removal(at, role));
             sql += &format!(
-                "UPDATE noderole SET disposition = 'expunged' WHERE id = (SELECT noderole_id FROM step WHERE id = '{run}');
-                 INSERT INTO step (id, noderole_id, node_id, action, concurrency_group_id, rank, jig, exclusive, needs, generation,
-                   content_hash, freezes_node, state, pending)
-                 SELECT '{removal}', noderole_id, node_id, 'remove', concurrency_group_id, rank, jig, exclusive, needs, generation,
-                   content_hash, freezes_node, 'blocked', 1 FROM step WHERE id = '{run}';"
+                "UPDATE noderole SET disposition = 'expunged' WHERE id = (SELECT noderole_id FROM
+                     step WHERE id = '{run}');
+                 INSERT INTO step (id, noderole_id, node_id, action, concurrency_group_id, rank,
+                 jig, exclusive, needs, generation,
+                   content_hash, blocks_node, state, pending)
+                 SELECT '{removal}', noderole_id, node_id, 'remove', concurrency_group_id, rank,
+                 jig, exclusive, needs, generation,
+                   content_hash, blocks_node, 'blocked', 1 FROM step WHERE id = '{run}';"
             );
         }
     }
@@ -151,7 +156,8 @@ async fn shake(cluster: &Cluster, dice: &mut RandomNumbers) {
         let joined = if dice.chance(92) { "confirmed" } else { "welcomed" };
         let (alive, available) = (dice.chance(85), dice.chance(90));
         sql += &format!(
-            "UPDATE node SET alive = {alive}, available = {available}, joined = '{joined}' WHERE id = '{}';",
+            "UPDATE node SET alive = {alive}, available = {available}, joined = '{joined}' WHERE \
+             id = '{}';",
             node.id
         );
     }
@@ -168,21 +174,24 @@ async fn shake(cluster: &Cluster, dice: &mut RandomNumbers) {
     sql += &format!("UPDATE head SET enabled = {enabled};");
     for deployment in ["web", "system"] {
         let priority = dice.roll(3);
-        let held = if dice.chance(5) {
+        let on_hold = if dice.chance(5) {
             "(SELECT id FROM person LIMIT 1), on_hold_since = now()"
         } else {
             "NULL, on_hold_since = NULL"
         };
         sql += &format!(
-            "UPDATE deployment SET priority = {priority}, on_hold_by = {held} WHERE name = '{deployment}';"
+            "UPDATE deployment SET priority = {priority}, on_hold_by = {on_hold} WHERE name = \
+             '{deployment}';"
         );
     }
     sql += "UPDATE edge e SET parent = f.parent FROM first_edge f WHERE f.child = e.child;";
-    sql += "UPDATE edge SET kind = (ARRAY['hard', 'soft', 'order_only'])[1 + abs(hashtext(child::text || now()::text)) % 3];";
+    sql += "UPDATE edge SET kind = (ARRAY['hard', 'soft', 'order_only'])[1 + \
+        abs(hashtext(child::text || now()::text)) % 3];";
     let budgets = dice.roll(3);
     for budget in 0..budgets {
         sql += &format!(
-            "INSERT INTO disruption_budget (deployment_id, name, max_down) VALUES ('{}', 'b{budget}', {});",
+            "INSERT INTO disruption_budget (deployment_id, name, max_down) VALUES ('{}', \
+             'b{budget}', {});",
             cluster.system,
             1 + dice.roll(3)
         );
@@ -209,9 +218,11 @@ async fn shake(cluster: &Cluster, dice: &mut RandomNumbers) {
                 drawn.push(MISSING_BUDGET.to_string());
             }
             sql += &format!(
-                "UPDATE step SET state = '{state}', pending = {}, applied_generation = {}, cause = {cause}, failures = {},
+                "UPDATE step SET state = '{state}', pending = {}, applied_generation = {}, cause =
+                     {cause}, failures = {},
                    priority = {}, since = now() - interval '{} s', not_before = now() + interval '{} s',
-                   disruption_budget_ids = ARRAY[{}]::bigint[], join_after = '{}', node_up = (SELECT alive FROM node WHERE id = step.node_id)
+                   disruption_budget_ids = ARRAY[{}]::bigint[], join_after = '{}', node_up =
+                   (SELECT alive FROM node WHERE id = step.node_id)
                  WHERE id = '{step}';",
                 u8::from(state == "blocked"),
                 if applied { "generation" } else { "0" },
@@ -224,15 +235,20 @@ async fn shake(cluster: &Cluster, dice: &mut RandomNumbers) {
             );
             if state == "transition" {
                 taken |= role.run.exclusive;
-                let (leased, over) = (dice.chance(50), dice.chance(30));
+                let (leased, overdue) = (dice.chance(50), dice.chance(30));
                 let draining = dice.chance(30);
                 sql += &format!(
-                    "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, content_hash, blueprint_number, epoch, exclusive,
+                    "INSERT INTO run (step_id, node_id, concurrency_group_id, generation,
+                         content_hash, blueprint_number, epoch, exclusive,
                        state, worker_id, started_at, lease_until)
-                     SELECT id, node_id, concurrency_group_id, generation, content_hash, 1, 1, exclusive,
-                       CASE WHEN {leased} THEN 'running' ELSE 'queued' END, CASE WHEN {leased} THEN w.id END,
-                       CASE WHEN {leased} THEN now() END, now() + CASE WHEN {over} THEN -interval '1 h' ELSE interval '1 h' END
-                     FROM step, (SELECT id FROM worker WHERE (drain_since IS NOT NULL) = {draining}) w (id) WHERE step.id = '{step}';"
+                     SELECT id, node_id, concurrency_group_id, generation, content_hash, 1, 1,
+                     exclusive,
+                       CASE WHEN {leased} THEN 'running' ELSE 'queued' END, CASE WHEN {leased} THEN
+                       w.id END,
+                       CASE WHEN {leased} THEN now() END, now() + CASE WHEN {overdue} THEN -interval
+                       '1 h' ELSE interval '1 h' END
+                     FROM step, (SELECT id FROM worker WHERE (drain_since IS NOT NULL) =
+                     {draining}) w (id) WHERE step.id = '{step}';"
                 )
                 .replace("SELECT id, node_id", "SELECT step.id, node_id");
             }
@@ -243,15 +259,18 @@ async fn shake(cluster: &Cluster, dice: &mut RandomNumbers) {
         let waits = cluster.nodes[dice.roll(5) as usize].id;
         sql += &format!(
             "UPDATE step SET failures = 0;
-             UPDATE run SET state = 'ended', outcome = 'lost', ended_at = now() WHERE ended_at IS NULL;
+             UPDATE run SET state = 'ended', outcome = 'lost', ended_at = now() WHERE ended_at IS
+             NULL;
              UPDATE node SET alive = true; UPDATE step SET node_up = true;
              UPDATE step SET state = 'todo', pending = 0 WHERE state IN ('transition', 'error');
              UPDATE step SET state = 'blocked', pending = 1, failures = 1
                WHERE node_id = '{waits}' AND disruption_budget_ids <> '{{}}' AND state <> 'active';
-             UPDATE edge e SET parent = (SELECT id FROM step WHERE node_id <> '{waits}' AND state = 'todo'
+             UPDATE edge e SET parent = (SELECT id FROM step WHERE node_id <> '{waits}' AND state =
+             'todo'
                  AND disruption_budget_ids <> '{{}}' ORDER BY rank, id LIMIT 1)
                WHERE child IN (SELECT id FROM step WHERE node_id = '{waits}')
-                 AND EXISTS (SELECT FROM step WHERE node_id <> '{waits}' AND state = 'todo' AND disruption_budget_ids <> '{{}}');
+                 AND EXISTS (SELECT FROM step WHERE node_id <> '{waits}' AND state = 'todo' AND
+                 disruption_budget_ids <> '{{}}');
              UPDATE disruption_budget SET max_down = 1;"
         );
     }
@@ -265,7 +284,7 @@ async fn shake(cluster: &Cluster, dice: &mut RandomNumbers) {
 
 fn parsed<T: serde::de::DeserializeOwned>(row: &PgRow, column: &str) -> T {
     let word: String = row.get(column);
-    serde_json::from_value(word.into()).expect("a word of ours")
+    serde_json::from_value(word.into()).expect("a known value")
 }
 
 async fn all(on: &mut PgConnection, query: &'static str) -> Vec<PgRow> {
@@ -281,7 +300,8 @@ async fn view(on: &mut PgConnection, capacity: u32) -> AdmissionView {
     };
     let deployments = all(
         on,
-        "SELECT d.id, d.name, d.parent, p.name AS held FROM deployment d LEFT JOIN person p ON p.id = d.on_hold_by",
+        "SELECT d.id, d.name, d.parent, p.name AS held FROM deployment d LEFT JOIN person p ON \
+         p.id = d.on_hold_by",
     )
     .await;
     let concurrency_groups = all(
@@ -297,7 +317,8 @@ async fn view(on: &mut PgConnection, capacity: u32) -> AdmissionView {
     .await;
     let jigs = all(
         on,
-        "SELECT name, active, EXISTS (SELECT FROM worker WHERE class = ANY (jigs) AND drain_since IS NULL) AS served FROM jig",
+        "SELECT name, active, EXISTS (SELECT FROM worker WHERE class = ANY (jigs) AND drain_since \
+         IS NULL) AS served FROM jig",
     )
     .await;
     let draining: i64 = sqlx::query_scalar(
@@ -309,14 +330,19 @@ async fn view(on: &mut PgConnection, capacity: u32) -> AdmissionView {
     .expect("a number");
     let enabled =
         sqlx::query_scalar("SELECT enabled FROM head").fetch_one(&mut *on).await.expect("the head");
-    let steps =
-        all(on, "SELECT s.*, l.deployment_id, l.name AS concurrency_group, (extract(epoch FROM since) * 1000000)::bigint AS since_us,
+    let steps = all(
+        on,
+        "SELECT s.*, l.deployment_id, l.name AS concurrency_group, (extract(epoch FROM
+            since) * 1000000)::bigint AS since_us,
            (extract(epoch FROM greatest(not_before, 'epoch')) * 1000000)::bigint AS not_before_us,
            s.priority + d.priority AS effective, s.immediate OR skipped IS NOT NULL
-             OR (applied_generation = generation AND (destructive OR cause IS NULL)) AS needs_no_run,
+             OR (applied_generation = generation AND (destructive OR cause IS NULL)) AS
+             needs_no_run,
            join_holds(s.id, s.join_kind, s.join_n, s.join_after) AS is_joined
-         FROM step s JOIN concurrency_group l ON l.id = s.concurrency_group_id JOIN deployment d ON d.id = l.deployment_id")
-        .await;
+         FROM step s JOIN concurrency_group l ON l.id = s.concurrency_group_id JOIN deployment d ON
+         d.id = l.deployment_id",
+    )
+    .await;
     let edges = all(on, "SELECT child, parent FROM edge").await;
     let mut parents: BTreeMap<StepId, Vec<StepId>> = BTreeMap::new();
     for row in &edges {
@@ -324,8 +350,10 @@ async fn view(on: &mut PgConnection, capacity: u32) -> AdmissionView {
     }
     let open = all(
         on,
-        "SELECT r.step_id, s.noderole_id, r.node_id, r.exclusive, l.deployment_id, l.name AS concurrency_group
-         FROM run r JOIN step s ON s.id = r.step_id JOIN concurrency_group l ON l.id = r.concurrency_group_id
+        "SELECT r.step_id, s.noderole_id, r.node_id, r.exclusive, l.deployment_id, l.name AS
+             concurrency_group
+         FROM run r JOIN step s ON s.id = r.step_id JOIN concurrency_group l ON l.id =
+         r.concurrency_group_id
          WHERE r.ended_at IS NULL ORDER BY r.id",
     )
     .await;
@@ -337,7 +365,7 @@ async fn view(on: &mut PgConnection, capacity: u32) -> AdmissionView {
         now: Timestamp(now),
         enabled,
         capacity,
-        draining: u32::try_from(draining).expect("small"),
+        draining: u32::try_from(draining).expect("a small number"),
         deployments: deployments
             .iter()
             .map(|row| {
@@ -405,7 +433,7 @@ async fn view(on: &mut PgConnection, capacity: u32) -> AdmissionView {
                     failures: row.get::<i32, _>("failures").unsigned_abs(),
                     needs: parsed(row, "needs"),
                     exclusive: row.get("exclusive"),
-                    on_error: if row.get("freezes_node") {
+                    on_error: if row.get("blocks_node") {
                         OnError::Node
                     } else {
                         OnError::Descendants
@@ -441,7 +469,8 @@ async fn view(on: &mut PgConnection, capacity: u32) -> AdmissionView {
 async fn rounds_of(cluster: &Cluster, runs: &[RunId]) -> Vec<Vec<StepId>> {
     let ids: Vec<i64> = runs.iter().map(|run| run.0).collect();
     let rounds: Vec<Vec<Uuid>> = sqlx::query_scalar(
-        "SELECT array_agg(step_id ORDER BY id) FROM run WHERE id = ANY($1) GROUP BY queued_at ORDER BY min(id)",
+        "SELECT array_agg(step_id ORDER BY id) FROM run WHERE id = ANY($1) GROUP BY queued_at \
+         ORDER BY min(id)",
     )
     .bind(ids)
     .fetch_all(cluster.pool())
@@ -473,7 +502,7 @@ async fn waits(
         .expect("rows");
     let mut children: BTreeMap<StepId, Vec<Child>> = BTreeMap::new();
     for (parent, child, kind) in edges {
-        let kind: EdgeKind = serde_json::from_value(kind.into()).expect("a word of ours");
+        let kind: EdgeKind = serde_json::from_value(kind.into()).expect("a known value");
         children.entry(StepId(parent)).or_default().push(Child { step: StepId(child), kind });
     }
     let ends: Vec<(Uuid, bool)> = sqlx::query_as("SELECT id, join_after = 'end' FROM step")
@@ -484,15 +513,16 @@ async fn waits(
         let after = if end { JoinAfter::End } else { JoinAfter::Success };
         (StepId(id), Link { state: view.steps[&StepId(id)].state, after, skipped: false })
     };
-    let stopped = struck(&ends.into_iter().map(link).collect(), &children);
+    let stopped = blocked_by_failure(&ends.into_iter().map(link).collect(), &children);
     let runs: Vec<(Uuid, bool, bool)> = sqlx::query_as(
         "SELECT step_id, state = 'queued', lease_until < now() FROM run WHERE ended_at IS NULL",
     )
     .fetch_all(on)
     .await
     .expect("rows");
-    let attempt =
-        |(id, queued, over)| (id, if queued { Attempt::Queued } else { Attempt::Running { over } });
+    let attempt = |(id, queued, overdue)| {
+        (id, if queued { Attempt::Queued } else { Attempt::Running { overdue } })
+    };
     let runs: BTreeMap<Uuid, Attempt> = runs.into_iter().map(attempt).collect();
     let wait = |id: &StepId| {
         Some((
@@ -506,11 +536,12 @@ async fn waits(
 /// The statement's first pending reason for every step.
 async fn sql_reasons(on: &mut PgConnection, limits: Limits) -> BTreeMap<StepId, PendingReason> {
     let filter = store::runs::PendingFilter::default();
-    let reported = store::runs::waiting(on, limits, &filter, 1_000).await.expect("what waits");
+    let reported =
+        store::runs::pending_steps(on, limits, &filter, 1_000).await.expect("the pending steps");
     reported
         .rows
         .iter()
-        .map(|row| (StepId(row.step), row.wait.parse().expect("a word of ours")))
+        .map(|row| (StepId(row.step), row.reason.parse().expect("a known value")))
         .collect()
 }
 
@@ -518,8 +549,8 @@ async fn sql_reasons(on: &mut PgConnection, limits: Limits) -> BTreeMap<StepId, 
 fn reasons(view: &AdmissionView, limits: Limits) -> BTreeMap<StepId, Vec<Reason>> {
     let todo = view.steps.iter().filter(|(_, step)| step.state == StepState::Todo);
     let reasons = todo.map(|(id, _)| {
-        let mut reasons = why_not(view, limits, *id);
-        reasons.sort_by_key(Reason::wait);
+        let mut reasons = unmet_rules(view, limits, *id);
+        reasons.sort_by_key(Reason::pending_reason);
         (*id, reasons)
     });
     reasons.filter(|(_, reasons)| !reasons.is_empty()).collect()
@@ -552,7 +583,8 @@ async fn claim_and_pending_reasons_match_the_engine() {
     own(
         &cluster,
         format!(
-            "UPDATE worker SET drain_by = (SELECT id FROM person LIMIT 1), drain_since = now(), drain_reason = 'an upgrade'
+            "UPDATE worker SET drain_by = (SELECT id FROM person LIMIT 1), drain_since = now(),
+                 drain_reason = 'an upgrade'
              WHERE id = '{draining}'"
         ),
     )
@@ -562,32 +594,35 @@ async fn claim_and_pending_reasons_match_the_engine() {
     for seed in 0..CASES {
         let mut dice = RandomNumbers(seed);
         shake(&cluster, &mut dice).await;
-        let capacity =
-            if dice.chance(5) { 0 } else { u32::try_from(1 + dice.roll(14)).expect("small") };
+        let capacity = if dice.chance(5) {
+            0
+        } else {
+            u32::try_from(1 + dice.roll(14)).expect("a small number")
+        };
         own(&cluster, format!("UPDATE worker SET capacity = {capacity} WHERE drain_since IS NULL"))
             .await;
         let limits = Limits {
-            running: u32::try_from(1 + dice.roll(14)).expect("small"),
-            batch: u32::try_from(1 + dice.roll(6)).expect("small"),
+            running: u32::try_from(1 + dice.roll(14)).expect("a small number"),
+            batch: u32::try_from(1 + dice.roll(6)).expect("a small number"),
         };
         // One transaction, so that all have the same time.
         let mut on = cluster.server().begin().await.expect("a transaction");
         let before = view(&mut on, capacity).await;
-        let waiting = sql_reasons(&mut on, limits).await;
+        let pending_steps = sql_reasons(&mut on, limits).await;
         assert_eq!(
-            waiting,
+            pending_steps,
             waits(&mut on, &before, limits).await,
-            "seed {seed}: SQL on the left, the engine on the right"
+            "seed {seed}: pending counts of SQL (left) and the engine (right) differ"
         );
         let all_steps: Vec<StepId> = before.steps.keys().copied().collect();
         let found = store::runs::admission_reasons(&mut on, limits, &all_steps).await;
         assert_eq!(
             found.expect("reasons"),
             reasons(&before, limits),
-            "seed {seed}: SQL on the left, the engine on the right"
+            "seed {seed}: pending reasons of SQL (left) and the engine (right) differ"
         );
         drop(on);
-        seen.extend(waiting.values().copied());
+        seen.extend(pending_steps.values().copied());
         let expected = admit(&before, limits);
         let claimed = store::runs::claim_runs(cluster.pool(), limits).await.expect("a claim");
         let rounds = rounds_of(&cluster, &claimed.runs).await;
@@ -596,7 +631,7 @@ async fn claim_and_pending_reasons_match_the_engine() {
         assert_eq!(
             rounds.is_empty(),
             expected.is_empty(),
-            "seed {seed}: {rounds:?} against {expected:?}"
+            "seed {seed}: got the rounds {rounds:?}, expected {expected:?}"
         );
 
         // Within a round, the first step of a chunk does not block the others. For the next round,
@@ -605,29 +640,34 @@ async fn claim_and_pending_reasons_match_the_engine() {
         for round in rounds {
             assert!(
                 round.len() <= limits.batch as usize,
-                "seed {seed}: a round of {}",
+                "seed {seed}: a round has {} steps",
                 round.len()
             );
             let not_awaited = AdmissionView { awaited: BTreeMap::new(), ..now.clone() };
-            let needs_exception = |step: &StepId| !why_not(&not_awaited, limits, *step).is_empty();
+            let needs_exception =
+                |step: &StepId| !unmet_rules(&not_awaited, limits, *step).is_empty();
             claims_of_awaited += usize::from(round.iter().any(needs_exception));
             let mut taken = ClaimPlan::new(&now, limits);
             for step in &round {
                 let reasons = taken.take(*step);
-                assert!(reasons.is_ok(), "seed {seed}: {step} was taken, but {:?}", reasons.err());
+                assert!(
+                    reasons.is_ok(),
+                    "seed {seed}: {step} was claimed, although {:?}",
+                    reasons.err()
+                );
             }
             now = running(now, &round);
         }
         let mut on = cluster.server().acquire().await.expect("a connection");
         let left = admit(&view(&mut on, capacity).await, limits);
-        assert_eq!(left, [], "seed {seed}: these could have been taken too");
+        assert_eq!(left, [], "seed {seed}: these steps could also have been claimed");
     }
-    assert!(claimed_at_all > 100, "the cases are too tame: {claimed_at_all}");
+    assert!(claimed_at_all > 100, "only {claimed_at_all} steps were claimed in all cases");
     assert!(
         claims_of_several_rounds >= 5,
-        "the cases are too tame: {claims_of_several_rounds} of several rounds"
+        "only {claims_of_several_rounds} claims had several rounds"
     );
-    assert!(claims_of_awaited > 0, "the cases are too tame: {claims_of_awaited} of awaited steps");
+    assert!(claims_of_awaited > 0, "only {claims_of_awaited} awaited steps were claimed");
     let unseen: Vec<_> = PendingReason::ALL.iter().filter(|wait| !seen.contains(wait)).collect();
-    assert_eq!(unseen, Vec::<&PendingReason>::new(), "the cases are too tame");
+    assert_eq!(unseen, Vec::<&PendingReason>::new(), "no case has these pending reasons");
 }

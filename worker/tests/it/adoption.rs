@@ -55,7 +55,7 @@ impl Bed {
             }
             sleep(Duration::from_millis(20)).await;
         }
-        panic!("it never came to: {condition}");
+        panic!("the condition did not become true: {condition}");
     }
 
     /// The script ran once, and its result and whole log were taken.
@@ -85,7 +85,7 @@ impl Bed {
         assert_eq!(log.matches(note).count() as i64, adoptions, "{log}");
         assert_eq!(self.cluster.count("run WHERE adoptions > 0").await, 1);
         let left = fs::read_dir(self.root().join(".gantry/run")).expect("a folder").count();
-        assert_eq!(left, 0, "nothing of it stays on the node");
+        assert_eq!(left, 0, "no file of the run is left on the node");
     }
 }
 
@@ -99,7 +99,7 @@ async fn run_of_killed_workers_continues_to_its_end() {
     second.kill();
     let third = bed.worker();
     bed.reaches("run WHERE adoptions = 2").await;
-    fs::write(bed.root().join("go"), "").expect("the folder is ours");
+    fs::write(bed.root().join("go"), "").expect("a writable folder");
     bed.ran_once(run, 2).await;
     third.stop().await;
 }
@@ -109,14 +109,14 @@ async fn run_of_killed_workers_continues_to_its_end() {
 async fn result_of_run_without_worker_is_adopted() {
     let (bed, mut first, run) = Bed::in_progress(true).await;
     first.kill();
-    fs::write(bed.root().join("go"), "").expect("the folder is ours");
+    fs::write(bed.root().join("go"), "").expect("a writable folder");
     let attempts = bed.root().join(".gantry/run");
     for tries in 0.. {
         let mut folders = fs::read_dir(&attempts).expect("a folder");
         if folders.any(|folder| folder.expect("a folder").path().join("ended").exists()) {
             break;
         }
-        assert!(tries < 500, "the script ends");
+        assert!(tries < 500, "the script must end");
         sleep(Duration::from_millis(20)).await;
     }
     let second = bed.worker();
@@ -133,11 +133,11 @@ async fn stopped_worker_leaves_its_run_to_the_next() {
     let script = appears(&bed.root().join("ran")).await;
     let run = bed.cluster.running(0, "waits").await;
     first.stop().await;
-    assert!(is_alive(&script), "it continues after the grace period");
+    assert!(is_alive(&script), "the script must continue after the grace period");
     assert_eq!(bed.cluster.count("run WHERE state = 'running' AND lease_until <= now()").await, 1);
     let second = bed.worker();
     bed.reaches("run WHERE adoptions = 1").await;
-    fs::write(bed.root().join("go"), "").expect("the folder is ours");
+    fs::write(bed.root().join("go"), "").expect("a writable folder");
     bed.ran_once(run, 1).await;
     second.stop().await;
 }
@@ -149,10 +149,10 @@ async fn missing_attempt_is_lost() {
     first.kill();
     let script = fs::read_to_string(bed.root().join("ran")).expect("a file");
     let attempts = bed.root().join(".gantry/run");
-    fs::rename(&attempts, bed.root().join("elsewhere")).expect("the folder is ours");
+    fs::rename(&attempts, bed.root().join("elsewhere")).expect("a writable folder");
     let second = bed.worker();
     bed.reaches("run WHERE outcome = 'lost' AND error LIKE 'The worker was lost%'").await;
-    fs::write(bed.root().join("go"), "").expect("the folder is ours");
+    fs::write(bed.root().join("go"), "").expect("a writable folder");
     bed.cluster.reaches(0, "waits", "active").await;
     let runs = bed.cluster.runs(0, "waits").await;
     assert!(
@@ -188,16 +188,25 @@ async fn run_with_valid_lease_is_not_adopted() {
         let error = by_hand(&assignments).await;
         assert!(error.contains(expected), "{error}");
     }
-    bed.cluster.sql("UPDATE run SET cancel_requested = true, error = 'canceled by ada' WHERE state = 'running'").await;
-    assert_eq!(adopt().await.expect("an answer"), None, "a canceled run ends");
+    bed.cluster
+        .sql(
+            "UPDATE run SET cancel_requested = true, error = 'canceled by ada' WHERE state \
+        = 'running'",
+        )
+        .await;
+    assert_eq!(adopt().await.expect("an answer"), None, "a canceled run must not be adopted");
     let error = by_hand(&to_other).await;
     assert!(error.contains("its cancellation was requested"), "{error}");
     bed.cluster
         .sql("UPDATE run SET cancel_requested = false, adoptions = 5 WHERE state = 'running'")
         .await;
-    assert_eq!(adopt().await.expect("an answer"), None, "adoptions are limited");
+    assert_eq!(
+        adopt().await.expect("an answer"),
+        None,
+        "a run is adopted a limited number of times"
+    );
     // No worker ends the script, so the test does.
     let script = fs::read_to_string(bed.root().join("ran")).expect("a file");
-    fs::write(bed.root().join("go"), "").expect("the folder is ours");
+    fs::write(bed.root().join("go"), "").expect("a writable folder");
     dies(&script).await;
 }

@@ -50,16 +50,18 @@ fn lines(cluster: &Cluster, name: &str) -> usize {
 struct Checked {
     state: String,
     failures: i32,
-    reran: bool,
+    caused_rerun: bool,
     detail: String,
 }
 
 async fn checked(cluster: &Cluster, role: &str) -> Option<Checked> {
-    sqlx::query_as("SELECT state, failures, reran, detail FROM role_check WHERE step_id = $1")
-        .bind(cluster.step(0, role).0)
-        .fetch_optional(cluster.pool())
-        .await
-        .expect("a row")
+    sqlx::query_as(
+        "SELECT state, failures, caused_rerun, detail FROM role_check WHERE step_id = $1",
+    )
+    .bind(cluster.step(0, role).0)
+    .fetch_optional(cluster.pool())
+    .await
+    .expect("a row")
 }
 
 /// Waits until the check of a role is in this state.
@@ -78,7 +80,7 @@ async fn check_now(cluster: &Cluster) {
     sqlx::query("UPDATE role_check SET due_at = now() WHERE worker_id IS NULL")
         .execute(cluster.db.owner())
         .await
-        .expect("the owner may");
+        .expect("the owner has the permission");
 }
 
 /// A milestone that follows the role.
@@ -93,6 +95,12 @@ async fn unchecked(cluster: &Cluster) -> i64 {
     let mut connection = cluster.server().acquire().await.expect("a connection");
     let counts = store::runs::step_counts(&mut connection).await.expect("counts");
     counts.unchecked
+}
+
+async fn obstacle(cluster: &Cluster, role: &str) -> Option<String> {
+    let mut connection = cluster.server().acquire().await.expect("a connection");
+    let step = cluster.step(0, role);
+    store::runs::check_obstacle(&mut connection, step).await.expect("a row")
 }
 
 async fn causes(cluster: &Cluster, role: &str) -> Vec<Option<String>> {
@@ -121,12 +129,21 @@ async fn service_killed_by_hand_runs_again_over_ssh() {
     check_now(&bed.cluster).await;
     let failing = check_is(&bed.cluster, "redis", "failing").await;
     assert_eq!((failing.failures, failing.detail.as_str()), (1, "the service is down"));
-    assert_eq!(bed.cluster.state(0, "redis").await, "active", "one of two failures");
-    assert_eq!(unchecked(&bed.cluster).await, 1, "a failing check is never all well");
+    assert_eq!(
+        bed.cluster.state(0, "redis").await,
+        "active",
+        "one of two allowed failures does not change the state"
+    );
+    assert_eq!(
+        unchecked(&bed.cluster).await,
+        1,
+        "a deployment with a failing check is not converged"
+    );
+    assert_eq!(obstacle(&bed.cluster, "redis").await, None);
     check_now(&bed.cluster).await;
     check_is(&bed.cluster, "redis", "passing").await;
     bed.cluster.reaches(0, "ready", "active").await;
-    assert!(is_alive(&appears(&path(&bed.cluster, "pid")).await), "the service is up again");
+    assert!(is_alive(&appears(&path(&bed.cluster, "pid")).await), "the service must run again");
     assert_eq!(causes(&bed.cluster, "redis").await, [None, Some("check".to_owned())]);
     assert_eq!(unchecked(&bed.cluster).await, 0);
     worker.stop().await;
@@ -144,7 +161,7 @@ async fn reported_failure_blocks_milestone_until_it_passes() {
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "ready", "active").await;
     check_is(&cluster, "app", "passing").await;
-    fs::remove_file(path(&cluster, "up")).expect("the folder is ours");
+    fs::remove_file(path(&cluster, "up")).expect("a writable folder");
     check_now(&cluster).await;
     cluster.reaches(0, "app", "error").await;
     assert_eq!(
@@ -152,14 +169,14 @@ async fn reported_failure_blocks_milestone_until_it_passes() {
         Some("The check failed once: up is missing")
     );
     assert_eq!(cluster.state(0, "ready").await, "blocked");
-    fs::write(path(&cluster, "up"), "").expect("the folder is ours");
+    fs::write(path(&cluster, "up"), "").expect("a writable folder");
     check_now(&cluster).await;
     cluster.reaches(0, "ready", "active").await;
     assert_eq!(
         (cluster.state(0, "app").await, cluster.error(0, "app").await),
         ("active".to_owned(), None)
     );
-    assert_eq!(causes(&cluster, "app").await, [None], "it never ran again");
+    assert_eq!(causes(&cluster, "app").await, [None], "the step must not run again");
     assert_eq!(unchecked(&cluster).await, 0);
     worker.stop().await;
 }
@@ -172,8 +189,8 @@ async fn step_runs_again_only_once_for_failing_check() {
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     check_is(&cluster, "app", "passing").await;
     // From now on, a run does not repair it.
-    fs::write(path(&cluster, "kept"), "").expect("the folder is ours");
-    fs::remove_file(path(&cluster, "up")).expect("the folder is ours");
+    fs::write(path(&cluster, "kept"), "").expect("a writable folder");
+    fs::remove_file(path(&cluster, "up")).expect("a writable folder");
     check_now(&cluster).await;
     cluster.reaches(0, "app", "error").await;
     let error = cluster.error(0, "app").await.expect("a reason");
@@ -183,10 +200,10 @@ async fn step_runs_again_only_once_for_failing_check() {
     sleep(Duration::from_secs(2)).await;
     assert_eq!((lines(&cluster, "ran"), cluster.state(0, "app").await), (2, "error".to_owned()));
     // A person repairs it. The next failure runs it again.
-    fs::write(path(&cluster, "up"), "").expect("the folder is ours");
+    fs::write(path(&cluster, "up"), "").expect("a writable folder");
     check_now(&cluster).await;
     cluster.reaches(0, "app", "active").await;
-    assert!(!check_is(&cluster, "app", "passing").await.reran);
+    assert!(!check_is(&cluster, "app", "passing").await.caused_rerun);
     worker.stop().await;
 }
 
@@ -200,14 +217,14 @@ async fn hanging_check_ends_with_its_processes_over_ssh() {
     bed.cluster.commit(&[bind(0, "app")]).await;
     let worker = bed.worker();
     check_is(&bed.cluster, "app", "passing").await;
-    fs::write(path(&bed.cluster, "hang"), "").expect("the folder is ours");
+    fs::write(path(&bed.cluster, "hang"), "").expect("a writable folder");
     check_now(&bed.cluster).await;
     bed.cluster.reaches(0, "app", "error").await;
     dies(&appears(&path(&bed.cluster, "child")).await).await;
     let error = bed.cluster.error(0, "app").await.expect("a reason");
     assert!(error.contains("check/it.sh took longer than 1 seconds, its time limit"), "{error}");
     let left = fs::read_dir(path(&bed.cluster, ".gantry/check")).expect("a folder").count();
-    assert_eq!(left, 0, "folders of checks are deleted");
+    assert_eq!(left, 0, "the folders of checks must be deleted");
     worker.stop().await;
 }
 
@@ -221,10 +238,10 @@ async fn destructive_step_is_reported_and_never_repeated() {
     cluster.commit(&[bind(0, "wipe")]).await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     check_is(&cluster, "wipe", "passing").await;
-    fs::remove_file(path(&cluster, "up")).expect("the folder is ours");
+    fs::remove_file(path(&cluster, "up")).expect("a writable folder");
     check_now(&cluster).await;
     cluster.reaches(0, "wipe", "error").await;
-    fs::write(path(&cluster, "up"), "").expect("the folder is ours");
+    fs::write(path(&cluster, "up"), "").expect("a writable folder");
     check_now(&cluster).await;
     cluster.reaches(0, "wipe", "active").await;
     assert_eq!(lines(&cluster, "ran"), 1);
@@ -238,14 +255,15 @@ async fn no_check_runs_on_excluded_node() {
     cluster.commit(&[bind(0, "app")]).await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     check_is(&cluster, "app", "passing").await;
-    fs::remove_file(path(&cluster, "up")).expect("the folder is ours");
+    fs::remove_file(path(&cluster, "up")).expect("a writable folder");
     // A switch is a blueprint.
     cluster.sql("ALTER TABLE head DISABLE TRIGGER USER").await;
     for (begin, end) in [
         ("UPDATE node SET available = false WHERE NOT phantom", "UPDATE node SET available = true"),
         ("UPDATE head SET enabled = false", "UPDATE head SET enabled = true"),
         (
-            "UPDATE deployment SET on_hold_by = (SELECT id FROM person LIMIT 1), on_hold_since = now(), on_hold_reason = 'x'",
+            "UPDATE deployment SET on_hold_by = (SELECT id FROM person LIMIT 1), on_hold_since = \
+             now(), on_hold_reason = 'x'",
             "UPDATE deployment SET on_hold_by = NULL, on_hold_since = NULL, on_hold_reason = NULL",
         ),
     ] {
@@ -259,7 +277,7 @@ async fn no_check_runs_on_excluded_node() {
         sqlx::query("UPDATE role_check SET passes_until = now() - interval '1 second'")
             .execute(cluster.db.owner())
             .await
-            .expect("the owner may");
+            .expect("the owner has the permission");
         assert_eq!(unchecked(&cluster).await, 1);
         cluster.sql(end).await;
     }
@@ -270,7 +288,7 @@ async fn no_check_runs_on_excluded_node() {
         }
         sleep(Duration::from_millis(50)).await;
     }
-    assert_eq!(lines(&cluster, "ran"), 2, "then it is noticed");
+    assert_eq!(lines(&cluster, "ran"), 2, "the check must run after the maintenance");
     worker.stop().await;
 }
 
@@ -295,7 +313,7 @@ exit 3
     worker.stop().await;
     let read = |name: &str| fs::read_to_string(path(&cluster, name)).unwrap_or_default();
     assert_eq!(read("seen"), "n0.test.gantry db 5432");
-    assert_eq!(read("key"), "hunter22wxyz", "the script gets the secret");
+    assert_eq!(read("key"), "hunter22wxyz", "the script must receive the secret");
     assert_eq!(checked(&cluster, "db").await.expect("a row").detail, "key (secret)");
     assert_eq!(
         cluster.error(0, "db").await.as_deref(),
@@ -326,7 +344,7 @@ async fn two_workers_share_the_checks() {
     let before = lines(&cluster, "checked");
     check_now(&cluster).await;
     sleep(Duration::from_secs(3)).await;
-    assert_eq!(lines(&cluster, "checked"), before + 1, "one check, although two workers run");
+    assert_eq!(lines(&cluster, "checked"), before + 1, "two workers must run the check once");
     for worker in workers {
         worker.stop().await;
     }
@@ -347,11 +365,11 @@ async fn check_with_changed_row_does_not_run() {
         .bind(other.as_bytes().as_slice())
         .execute(cluster.db.owner())
         .await
-        .expect("the owner may");
+        .expect("the owner has the permission");
     let before = lines(&cluster, "checked");
     check_now(&cluster).await;
     sleep(Duration::from_secs(2)).await;
-    assert!(!path(&cluster, "evil").exists(), "no target contains this script");
+    assert!(!path(&cluster, "evil").exists(), "no blueprint contains this script");
     assert_eq!(lines(&cluster, "checked"), before);
     worker.stop().await;
 }

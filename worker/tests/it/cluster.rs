@@ -102,15 +102,15 @@ const ORIGIN: &str = "http://localhost:7780";
 pub fn role(name: &str, class: JigClass) -> Role {
     let value =
         json!({"name": name, "barclamp": "test", "jig": class.as_str(), "jig_class": class});
-    serde_json::from_value(value).expect("a role needs no more")
+    serde_json::from_value(value).expect("a minimal role")
 }
 
 /// Writes version 1 of a secret and its descriptor into a worker's folder.
 pub fn write_secret(folder: &Path, name: &str, text: &str, descriptor: &str) {
     let folder = folder.join(name);
-    std::fs::create_dir_all(&folder).expect("the folder is ours");
-    std::fs::write(folder.join("1"), text).expect("the folder is ours");
-    std::fs::write(folder.join("secret.toml"), descriptor).expect("the folder is ours");
+    std::fs::create_dir_all(&folder).expect("a writable folder");
+    std::fs::write(folder.join("1"), text).expect("a writable folder");
+    std::fs::write(folder.join("secret.toml"), descriptor).expect("a writable folder");
 }
 
 /// The descriptor of a secret that the test deployment may use.
@@ -158,17 +158,21 @@ impl Cluster {
         let mut transaction = db.owner().begin().await.expect("a transaction");
         let people = [Uuid::new_v4(), Uuid::new_v4()];
         sqlx::query(
-            "INSERT INTO person (id, name, permissions) VALUES ($1, 'ada', '{operator}'), ($2, 'bo', '{reviewer}')",
+            "INSERT INTO person (id, name, permissions) VALUES ($1, 'ada', '{operator}'), ($2, \
+             'bo', '{reviewer}')",
         )
         .bind(people[0])
         .bind(people[1])
         .execute(&mut *transaction)
         .await
         .expect("people");
-        sqlx::query("INSERT INTO jig (name, class) VALUES ('script', 'script'), ('noop', 'noop'), ('test', 'test')")
-            .execute(&mut *transaction)
-            .await
-            .expect("jigs");
+        sqlx::query(
+            "INSERT INTO jig (name, class) VALUES ('script', 'script'), ('noop', 'noop'), \
+            ('test', 'test')",
+        )
+        .execute(&mut *transaction)
+        .await
+        .expect("jigs");
         let (system, phantom) = (DeploymentId(Uuid::new_v4()), NodeId(Uuid::new_v4()));
         let mut blueprint = Blueprint::default();
         let fqdn = Fqdn::parse(&format!("d-{}.phantom.gantry.internal", system.0.simple()))
@@ -296,7 +300,7 @@ impl Cluster {
         .bind(node.id.0)
         .execute(self.db.owner())
         .await
-        .expect("the owner may");
+        .expect("the owner has the permission");
         self.nodes.push(node);
     }
 
@@ -500,7 +504,7 @@ impl Cluster {
             projection.steps.iter().any(|s| s.destructive && s.change != StepChange::Keep);
         let review = NewReview {
             proposal,
-            version: version.expect("it is open"),
+            version: version.expect("an open proposal"),
             title: "test".to_owned(),
             change: match self.signer {
                 Some(Signer { shows_another: true, .. }) => Hash::of_bytes(b"other documents"),
@@ -547,7 +551,7 @@ impl Cluster {
                 .bind(former.0)
                 .execute(&mut *transaction)
                 .await
-                .expect("the owner may");
+                .expect("the owner has the permission");
         }
         let target = NewBlueprint {
             head,
@@ -617,15 +621,15 @@ impl Cluster {
     }
 
     /// Waits until the removal step has this state. Panics with its state otherwise.
-    pub async fn removal_reaches(&self, node: usize, role: &str, wanted: &str) {
+    pub async fn removal_reaches(&self, node: usize, role: &str, expected: &str) {
         for _ in 0..1_500 {
-            if self.removal_state(node, role).await.is_some_and(|(state, _)| state == wanted) {
+            if self.removal_state(node, role).await.is_some_and(|(state, _)| state == expected) {
                 return;
             }
             sleep(Duration::from_millis(20)).await;
         }
         let found = self.removal_state(node, role).await;
-        panic!("the removal of {role} on n{node} is {found:?}, not {wanted}");
+        panic!("the removal of {role} on n{node} is {found:?}, expected {expected}");
     }
 
     pub async fn state(&self, node: usize, role: &str) -> String {
@@ -653,15 +657,15 @@ impl Cluster {
     }
 
     /// Waits until the step has this state. Panics with its state otherwise.
-    pub async fn reaches(&self, node: usize, role: &str, wanted: &str) {
-        self.reaches_within(node, role, wanted, Duration::from_secs(30)).await;
+    pub async fn reaches(&self, node: usize, role: &str, expected: &str) {
+        self.reaches_within(node, role, expected, Duration::from_secs(30)).await;
     }
 
-    pub async fn reaches_within(&self, node: usize, role: &str, wanted: &str, limit: Duration) {
+    pub async fn reaches_within(&self, node: usize, role: &str, expected: &str, limit: Duration) {
         let deadline = Instant::now() + limit;
         loop {
             let state = self.state(node, role).await;
-            if state == wanted {
+            if state == expected {
                 return;
             }
             if Instant::now() > deadline {
@@ -669,7 +673,8 @@ impl Cluster {
                 let runs = self.runs(node, role).await;
                 let activity = self.activity().await;
                 panic!(
-                    "{role} on n{node} is {state}, not {wanted}; error {error:?}; runs {runs:?}\n{activity}"
+                    "{role} on n{node} is {state}, expected {expected}: {error:?}; runs \
+                     {runs:?}\n{activity}"
                 );
             }
             sleep(Duration::from_millis(20)).await;
@@ -679,10 +684,12 @@ impl Cluster {
     /// State of the database and the workers, for the messages of failing tests.
     async fn activity(&self) -> String {
         let lines: Vec<String> = sqlx::query_scalar(
-            "SELECT concat_ws(' | ', pid, state, wait_event_type, wait_event, now() - state_change, left(query, 100))
+            "SELECT concat_ws(' | ', pid, state, wait_event_type, wait_event, now() - state_change,
+                 left(query, 100))
              FROM pg_stat_activity WHERE datname = current_database()
              UNION ALL
-             SELECT concat_ws(' | ', name, phase, capacity, lease_until - now(), reason) FROM worker",
+             SELECT concat_ws(' | ', name, phase, capacity, lease_until - now(), reason) FROM
+             worker",
         )
         .fetch_all(self.db.owner())
         .await
@@ -692,11 +699,14 @@ impl Cluster {
 
     /// A step's runs, oldest first.
     pub async fn runs(&self, node: usize, role: &str) -> Vec<RunRow> {
-        sqlx::query_as("SELECT id, state, outcome, error, result, input FROM run WHERE step_id = $1 ORDER BY id")
-            .bind(self.step(node, role).0)
-            .fetch_all(self.pool())
-            .await
-            .expect("runs")
+        sqlx::query_as(
+            "SELECT id, state, outcome, error, result, input FROM run WHERE step_id = \
+            $1 ORDER BY id",
+        )
+        .bind(self.step(node, role).0)
+        .fetch_all(self.pool())
+        .await
+        .expect("runs")
     }
 
     /// Waits until the step's newest run has started, and returns it.

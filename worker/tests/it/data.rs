@@ -35,10 +35,10 @@ impl Bed {
     }
 
     fn worker(&self) -> Running {
-        let looks = Duration::from_secs(3600);
+        let interval = Duration::from_secs(3600);
         let config = Config {
             secrets: Some(self.testbed.secrets()),
-            health_check_interval: looks,
+            health_check_interval: interval,
             ..quick(&self.cluster.folder())
         };
         Running::start(config, self.cluster.pool())
@@ -74,13 +74,13 @@ echo "{\"volume\": \"v-$tries\"}" >"$GANTRY_OUTPUT"
         (Some("succeeded"), json!({"volume": "v-3"})),
     ];
     assert_eq!(outcomes(&runs), expected);
-    assert_eq!(runs[1].error.as_deref(), Some("no luck 2"), "the reason is the script's own");
+    assert_eq!(runs[1].error.as_deref(), Some("no luck 2"), "the error is that of the script");
     let log = cluster.log(RunId(runs[1].id)).await;
     assert!(log.contains("the partial result is not stored") && log.contains("no json"), "{log}");
     assert_eq!(
         cluster.output(0, "volume").await,
         Some(json!({"volume": "v-3"})),
-        "only a success leaves a wall"
+        "only a successful run changes the output"
     );
     assert_eq!(cluster.count("step WHERE output_run = (SELECT max(id) FROM run)").await, 1);
 }
@@ -101,7 +101,11 @@ async fn only_newest_results_of_failing_step_are_stored() {
     cluster.reaches(0, "fails", "error").await;
     worker.stop().await;
     let runs = cluster.runs(0, "fails").await;
-    assert!(runs.len() > retention::MAX_RESULTS_PER_STEP + 1, "{} attempts", runs.len());
+    assert!(
+        runs.len() > retention::MAX_RESULTS_PER_STEP + 1,
+        "only {} attempts were made",
+        runs.len()
+    );
     let kept_of: Vec<bool> = runs.iter().map(|run| run.result.is_some()).collect();
     let expected: Vec<bool> =
         (0..runs.len()).map(|n| n >= runs.len() - retention::MAX_RESULTS_PER_STEP).collect();
@@ -109,7 +113,7 @@ async fn only_newest_results_of_failing_step_are_stored() {
     assert_eq!(
         cluster.count("run WHERE result IS NULL AND result_bytes > 0").await,
         3,
-        "and it is known that there was one"
+        "the sizes of the three deleted results must stay known"
     );
 }
 
@@ -123,7 +127,7 @@ async fn canceled_run_stores_its_partial_result() {
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     appears(&cluster.nodes[0].root.join("started")).await;
     let run = cluster.running(0, "serves").await;
-    store::runs::cancel_run(cluster.db.owner(), run, "ada").await.expect("to cancel");
+    store::runs::cancel_run(cluster.db.owner(), run, "ada").await.expect("a canceled run");
     cluster.reaches(0, "serves", "error").await;
     worker.stop().await;
     assert_eq!(
@@ -179,7 +183,14 @@ async fn split_secret_stays_masked_over_ssh() {
         "#!/bin/sh\nprintf '{\"%s\": \"\\\\u0000\"}' hunter22-and-more/é >\"$GANTRY_OUTPUT\"\n";
     bed.cluster.add_script_role("odd-key", deep, |_| ()).await;
     bed.secret("db/key", "hunter22-and-more/é");
-    let data = json!({"db": {"password": {"$secret": "db/admin", "version": 1}, "key": {"$secret": "db/key", "version": 1}}});
+    let data = json!(
+        {
+            "db": {
+                "password": {"$secret": "db/admin", "version": 1},
+                "key": {"$secret": "db/key", "version": 1}
+            }
+        }
+    );
     for name in ["tells", "fails", "no-json", "odd-key"] {
         bed.cluster.commit(&[bind(0, name).data(data.clone())]).await;
     }
@@ -201,7 +212,7 @@ async fn split_secret_stays_masked_over_ssh() {
     assert_eq!(tells.result, Some(json!({"db": {"url": "db://u:(secret)@h", "(secret)": 1}})));
     let fails = bed.cluster.runs(0, "fails").await.remove(0);
     assert_eq!(fails.error.as_deref(), Some("no: (secret)"));
-    assert_eq!(fails.result.expect("kept")["db"]["url"], "db://u:(secret)@h");
+    assert_eq!(fails.result.expect("a stored result")["db"]["url"], "db://u:(secret)@h");
     let error = bed.cluster.error(0, "no-json").await.expect("a reason");
     assert!(error.contains("begins with: x(secret)"), "{error}");
     let error = bed.cluster.error(0, "odd-key").await.expect("a reason");
@@ -233,7 +244,8 @@ echo x >>tries
 "#;
 
 async fn surrounded(cluster: &mut Cluster) {
-    let serves = "#!/bin/sh\nprintf '{\"peer\": {\"port\": 9999, \"pid\": \"%s\"}}' \"$GANTRY_NODE\" >\"$GANTRY_OUTPUT\"\n";
+    let serves = "#!/bin/sh\nprintf '{\"peer\": {\"port\": 9999, \"pid\": \"%s\"}}' \
+        \"$GANTRY_NODE\" >\"$GANTRY_OUTPUT\"\n";
     cluster.add_script_role("peer", serves, |_| ()).await;
     cluster.add_script_role("beside", "#!/bin/sh\n", |_| ()).await;
     let again = |role: &mut engine::catalog::Role| (role.run.retries, role.run.backoff) = (5, 0);
@@ -252,8 +264,8 @@ async fn surrounded(cluster: &mut Cluster) {
 
 /// Reads a JSON file that a run wrote on its node.
 fn found(cluster: &Cluster, node: usize, name: &str, run: i64) -> Value {
-    let text =
-        fs::read_to_string(cluster.nodes[node].root.join(format!("{name}-{run}"))).expect("it ran");
+    let text = fs::read_to_string(cluster.nodes[node].root.join(format!("{name}-{run}")))
+        .expect("the script ran");
     serde_json::from_str(&text).expect("JSON")
 }
 
@@ -262,12 +274,21 @@ async fn surroundings_are_right(cluster: &Cluster, addresses: [Value; 3]) {
     let [first, second] = [runs[0].id, runs[1].id];
     let seen = found(cluster, 2, "seen", second);
     let [a, b, own] = addresses;
-    let expected = json!({"id": cluster.nodes[2].id, "name": "n2.test.gantry", "deployment": "system", "phantom": false,
+    let expected = json!({"id": cluster.nodes[2].id, "name": "n2.test.gantry",
+        "deployment": "system", "phantom": false,
         "addresses": own, "facts": {"cpus": 4}, "hints": {}});
     assert_eq!(seen["node"], expected);
     // Both peers are listed, although the attributes show only one value for the shared key.
     let peer = |n: usize, addresses: Value| {
-        let data = json!({"peer": {"port": 80, "pid": format!("n{n}.test.gantry"), "key": {"$secret": "db/admin", "version": 1}}});
+        let data = json!(
+            {
+                "peer": {
+                    "port": 80,
+                    "pid": format!("n{n}.test.gantry"),
+                    "key": {"$secret": "db/admin", "version": 1}
+                }
+            }
+        );
         let role =
             json!({"role": "peer", "instance": 0, "distance": 1, "active": true, "data": data});
         let (id, name) = (cluster.nodes[n].id, format!("n{n}.test.gantry"));
@@ -276,12 +297,12 @@ async fn surroundings_are_right(cluster: &Cluster, addresses: [Value; 3]) {
     assert_eq!(
         seen["nodes"],
         json!([peer(0, a), peer(1, b)]),
-        "and nothing of who is only beside them"
+        "noderoles that are not related to the node must not be listed"
     );
     // The failed attempt returned what it created.
     assert_eq!(found(cluster, 2, "seen", first)["results"], json!([]));
     let [result] = seen["results"].as_array().expect("a list").as_slice() else {
-        panic!("one result: {seen}")
+        panic!("expected one result: {seen}")
     };
     assert_eq!((&result["run"], &result["outcome"]), (&json!(first), &json!("failed")));
     assert_eq!(
@@ -294,13 +315,13 @@ async fn surroundings_are_right(cluster: &Cluster, addresses: [Value; 3]) {
     );
 
     // The run stores its input with the secret's name, never the secret.
-    let (kept, input): (Value, Value) =
+    let (stored, input): (Value, Value) =
         sqlx::query_as("SELECT surroundings, input FROM run WHERE id = $1")
             .bind(second)
             .fetch_one(cluster.pool())
             .await
             .expect("the run");
-    assert_eq!(kept, seen);
+    assert_eq!(stored, seen);
     let given = found(cluster, 2, "input", second);
     assert_eq!(given["peer"]["key"], "hunter22-secret");
     assert_eq!(input["data"]["peer"]["key"], json!({"$secret": "db/admin", "version": 1}));
@@ -310,7 +331,7 @@ async fn surroundings_are_right(cluster: &Cluster, addresses: [Value; 3]) {
     );
     assert_eq!(input["sources"]["/peer/pid"]["layer"], "output");
     let walls = [cluster.runs(0, "peer").await[0].id, cluster.runs(1, "peer").await[0].id];
-    let run = input["sources"]["/peer/pid"]["run"].as_i64().expect("a wall says whose it is");
+    let run = input["sources"]["/peer/pid"]["run"].as_i64().expect("the output names its role");
     assert!(walls.contains(&run));
     assert_eq!(
         cluster
@@ -322,7 +343,7 @@ async fn surroundings_are_right(cluster: &Cluster, addresses: [Value; 3]) {
     );
     for node in &cluster.nodes {
         let left = fs::read_dir(node.root.join(".gantry/run")).expect("a folder").count();
-        assert_eq!(left, 0, "nothing of it stays on the node");
+        assert_eq!(left, 0, "no file of the run is left on the node");
     }
 }
 
@@ -356,7 +377,8 @@ async fn run_gets_surroundings_over_ssh() {
 #[tokio::test]
 async fn output_never_overrides_own_user_data() {
     let mut cluster = Cluster::of(1).await;
-    let finds = "#!/bin/sh\ncat \"$GANTRY_INPUT\" >>inputs\nprintf '{\"a\": {\"port\": 9999, \"pid\": 7}}' >\"$GANTRY_OUTPUT\"\n";
+    let finds = "#!/bin/sh\ncat \"$GANTRY_INPUT\" >>inputs\nprintf \
+        '{\"a\": {\"port\": 9999, \"pid\": 7}}' >\"$GANTRY_OUTPUT\"\n";
     cluster.add_script_role("finds", finds, |_| ()).await;
     cluster.add_script_role("after", "#!/bin/sh\ncp \"$GANTRY_INPUT\" after\n", |_| ()).await;
     let data = json!({"a": {"port": 80}});
@@ -374,14 +396,14 @@ async fn output_never_overrides_own_user_data() {
     worker.stop().await;
     let root = &cluster.nodes[0].root;
     let after: Value =
-        serde_json::from_str(&fs::read_to_string(root.join("after")).expect("it ran"))
+        serde_json::from_str(&fs::read_to_string(root.join("after")).expect("the script ran"))
             .expect("JSON");
     assert_eq!(
         after,
         json!({"a": {"port": 80, "pid": 7}}),
-        "the person's port, and what only the run knew"
+        "the output adds pid and must not override the person's port"
     );
-    let inputs = fs::read_to_string(root.join("inputs")).expect("it ran");
+    let inputs = fs::read_to_string(root.join("inputs")).expect("the script ran");
     let inputs: Vec<Value> =
         inputs.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     // A run does not see its own last output. Otherwise unchanged values would count as known and
@@ -423,13 +445,13 @@ async fn phantom_node_service_shares_data_normally() {
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "reads", "active").await;
     worker.stop().await;
-    let input = |run: &RunRow| run.input.clone().expect("kept")["data"].clone();
+    let input = |run: &RunRow| run.input.clone().expect("a stored input")["data"].clone();
     let service = input(&cluster.runs(2, "service").await[0]);
     assert_eq!((&service["member0"], &service["member1"]), (&json!(true), &json!(true)));
     let reads = input(&cluster.runs(0, "reads").await[0]);
     assert_eq!(
         (&reads["vip"], &reads["member1"]),
         (&json!("10.0.0.9"), &json!(true)),
-        "also through the service"
+        "the values are also visible through the service"
     );
 }

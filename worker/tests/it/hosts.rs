@@ -52,7 +52,7 @@ async fn twelve_hosts_run_concurrently() {
         assert_eq!(
             bed.cluster.output(node, "meets").await,
             Some(json!({"met": name})),
-            "each answers for itself"
+            "each node must have its own output"
         );
         assert_eq!(bed.cluster.runs(node, "meets").await.len(), 1);
     }
@@ -63,7 +63,8 @@ async fn twelve_hosts_run_concurrently() {
 fn overheard(bed: &mut Bed, node: usize) {
     let commands = bed.testbed.nodes()[node].root.with_file_name("commands");
     let script = format!(
-        "#!/bin/sh\nprintf '%s\\n' \"$SSH_ORIGINAL_COMMAND\" >>'{}'\nexec sh -c \"$SSH_ORIGINAL_COMMAND\"\n",
+        "#!/bin/sh\nprintf '%s\\n' \"$SSH_ORIGINAL_COMMAND\" >>'{}'\nexec sh -c \
+         \"$SSH_ORIGINAL_COMMAND\"\n",
         commands.display()
     );
     forced(&mut bed.testbed, node, &script);
@@ -71,15 +72,15 @@ fn overheard(bed: &mut Bed, node: usize) {
 
 /// Makes a host run this script for every command.
 fn forced(testbed: &mut Testbed, node: usize, script: &str) {
-    let folder = testbed.nodes()[node].root.parent().expect("it lies in one").to_owned();
+    let folder = testbed.nodes()[node].root.parent().expect("a file in a folder").to_owned();
     let listener = folder.join("listen");
-    fs::write(&listener, script).expect("the folder is ours");
+    fs::write(&listener, script).expect("a writable folder");
     let config = folder.join("sshd_config");
-    let text = fs::read_to_string(&config).expect("it has one");
+    let text = fs::read_to_string(&config).expect("a configuration");
     fs::write(&config, format!("{text}ForceCommand sh {}\n", listener.display()))
-        .expect("it is ours");
+        .expect("the test owns it");
     testbed.node(node).stop();
-    testbed.node(node).restart().expect("it comes back");
+    testbed.node(node).restart().expect("the server restarts");
 }
 
 /// A host that prints indefinitely for every command, as a looping login shell may.
@@ -90,7 +91,8 @@ async fn endless_output_of_a_host_is_cut() {
     let mut testbed = Testbed::start(folder.path(), &secrets, 1).expect("a testbed");
     let floods = folder.path().join("floods");
     let script = format!(
-        "#!/bin/sh\ncase $SSH_ORIGINAL_COMMAND in\n*boot_id*) to=1 ;;\n*\\'attempts\\'*) to=1 ;;\n*\\'end\\'*) to=2 ;;\n\
+        "#!/bin/sh\ncase $SSH_ORIGINAL_COMMAND in\n*boot_id*) to=1 ;;\n*\\'attempts\\'*) to=1 \
+         ;;\n*\\'end\\'*) to=2 ;;\n\
          *) exec sh -c \"$SSH_ORIGINAL_COMMAND\" ;;\nesac\necho $$ >'{}'\nwhile echo for ever >&$to; do :; done\n",
         floods.display()
     );
@@ -106,8 +108,8 @@ async fn endless_output_of_a_host_is_cut() {
             reason.contains("The node printed more than ") && reason.contains(action),
             "{reason}"
         );
-        dies(&fs::read_to_string(&floods).expect("it was asked")).await;
-        fs::remove_file(&floods).expect("it is there");
+        dies(&fs::read_to_string(&floods).expect("a log of commands")).await;
+        fs::remove_file(&floods).expect("it exists");
     };
     let looked = nodes.check(&connection).await.boot_id;
     ends(
@@ -134,11 +136,11 @@ async fn script_is_sent_to_a_host_once() {
     let sent = |bed: &Bed, node: usize, script: &str| {
         let root = &bed.testbed.nodes()[node].root;
         let commands =
-            fs::read_to_string(root.with_file_name("commands")).expect("it was asked something");
+            fs::read_to_string(root.with_file_name("commands")).expect("a log of commands");
         let hash = Hash::of_bytes(script.as_bytes());
         // Sent separately, or with a run.
-        let ways = [format!("'put' '{hash}'"), format!("'{hash}+{}:", script.len())];
-        ways.iter().map(|way| commands.matches(way.as_str()).count()).sum::<usize>()
+        let forms = [format!("'put' '{hash}'"), format!("'{hash}+{}:", script.len())];
+        forms.iter().map(|form| commands.matches(form.as_str()).count()).sum::<usize>()
     };
     let worker = bed.worker();
     for node in 0..2 {
@@ -149,7 +151,7 @@ async fn script_is_sent_to_a_host_once() {
         assert_eq!(
             (sent(&bed, node, one), sent(&bed, node, other)),
             (1, 1),
-            "two roles have the same content"
+            "a script that two roles share must be sent once"
         );
     }
     worker.stop().await;
@@ -168,7 +170,7 @@ async fn script_is_sent_to_a_host_once() {
         .root
         .join(".gantry/scripts")
         .join(Hash::of_bytes(one.as_bytes()).to_string());
-    fs::write(file, "#!/bin/sh\necho wrong >>ran\n").expect("the file is there");
+    fs::write(file, "#!/bin/sh\necho wrong >>ran\n").expect("the file exists");
     let step = bed.cluster.step(0, "first");
     store::runs::rerun_step(bed.cluster.pool(), step, RerunReason::Drift).await.expect("a re-run");
     bed.cluster.reaches(0, "first", "active").await;
@@ -176,7 +178,7 @@ async fn script_is_sent_to_a_host_once() {
     worker.stop().await;
     assert!(
         !fs::read_to_string(bed.cluster.nodes[0].root.join("ran"))
-            .expect("it ran")
+            .expect("the script ran")
             .contains("wrong")
     );
 }
@@ -197,16 +199,16 @@ while :; do sleep 1; done
 
 async fn family_ends(root: &Path) {
     for name in ["leader", "child", "grandchild", "orphan"] {
-        dies(&fs::read_to_string(root.join(name)).expect("it was there")).await;
+        dies(&fs::read_to_string(root.join(name)).expect("the process was started")).await;
     }
-    let service = fs::read_to_string(root.join("service")).expect("it was there");
-    assert!(is_alive(&service), "whoever calls setsid is a service, and outlives its run");
+    let service = fs::read_to_string(root.join("service")).expect("the process was started");
+    assert!(is_alive(&service), "a process that called setsid must outlive its run");
     let pid = nix::unistd::Pid::from_raw(service.trim().parse().expect("a number"));
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it is ours");
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("the test owns it");
     assert_eq!(
         fs::read_dir(root.join(".gantry/run")).expect("a folder").count(),
         0,
-        "nothing of it stays on the node"
+        "no file of the run is left on the node"
     );
 }
 
@@ -219,7 +221,7 @@ async fn canceled_run_ends_with_all_descendants() {
     let root = bed.cluster.nodes[0].root.clone();
     appears(&root.join("leader")).await;
     let run = bed.cluster.running(0, "family").await;
-    store::runs::cancel_run(bed.cluster.db.owner(), run, "ada").await.expect("to cancel");
+    store::runs::cancel_run(bed.cluster.db.owner(), run, "ada").await.expect("a canceled run");
     bed.cluster.reaches_within(0, "family", "error", Duration::from_secs(60)).await;
     assert_eq!(bed.cluster.error(0, "family").await.as_deref(), Some("canceled by ada"));
     family_ends(&root).await;

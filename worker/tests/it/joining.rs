@@ -24,11 +24,11 @@ impl Bed {
             }
             sleep(Duration::from_millis(20)).await;
         }
-        panic!("it never came to: {condition}");
+        panic!("the condition did not become true: {condition}");
     }
 
     /// A worker with continuous health checks.
-    fn looking(&self) -> Running {
+    fn checking(&self) -> Running {
         Running::start(
             Config { health_check_interval: Duration::from_millis(200), ..self.config() },
             self.cluster.pool(),
@@ -41,15 +41,17 @@ const FOLDER: &str = "GANTRY_TEST_JOINING_FOLDER";
 const SECRETS: &str = "GANTRY_TEST_JOINING_SECRETS";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "not a test: a worker process that has keys to nodes"]
+#[ignore = "not a test: runs as a worker process for other tests"]
 async fn worker_process() {
     let text = |name: &str| std::env::var(name).ok();
     let (Some(url), Some(folder), Some(secrets)) = (text(URL), text(FOLDER), text(SECRETS)) else {
         return;
     };
-    let store = Store::open(&Connecting::to(url)).expect("the URL is one");
+    let store = Store::open(&Connecting::to(url)).expect("a valid URL");
     let config = Config { secrets: Some(secrets.into()), ..quick(Path::new(&folder)) };
-    worker::run(config, store.pool().clone(), std::future::pending()).await.expect("it runs");
+    worker::run(config, store.pool().clone(), std::future::pending())
+        .await
+        .expect("the worker runs");
 }
 
 const SLEEPS: &str = "#!/bin/sh\necho $$ >ran\nsleep 300\n";
@@ -60,7 +62,7 @@ async fn lost_attempts_end_before_new_starts() {
     bed.cluster.add_script_role("sleeps", SLEEPS, |_| ()).await;
     bed.cluster.commit(&[bind(0, "sleeps")]).await;
     let secrets = bed.testbed.secrets();
-    let mut first = Command::new(std::env::current_exe().expect("this program has a path"))
+    let mut first = Command::new(std::env::current_exe().expect("the path of this program"))
         .args(["--exact", "joining::worker_process", "--ignored", "--nocapture"])
         .env(URL, bed.cluster.db.worker_url())
         .env(FOLDER, bed.cluster.folder())
@@ -68,10 +70,10 @@ async fn lost_attempts_end_before_new_starts() {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
-        .expect("this program can be started");
+        .expect("this program starts");
     let lost = appears(&bed.cluster.nodes[0].root.join("ran")).await;
-    first.kill().expect("it is ours");
-    first.wait().expect("it is ours");
+    first.kill().expect("the test owns it");
+    first.wait().expect("the test owns it");
     // The node was unreachable for a while. Its run ended in the database but not on the machine.
     // Nothing else may start meanwhile.
     let node = bed.cluster.nodes[0].id;
@@ -79,13 +81,13 @@ async fn lost_attempts_end_before_new_starts() {
     bed.cluster.sql("UPDATE node SET available = false WHERE transport = 'ssh'").await;
     assert!(is_alive(&lost));
 
-    let worker = bed.looking();
+    let worker = bed.checking();
     dies(&lost).await;
     bed.until(
         "node WHERE transport = 'ssh' AND alive AND joined = 'confirmed' AND joined_at IS NOT NULL",
     )
     .await;
-    assert_eq!(bed.cluster.runs(0, "sleeps").await.len(), 1, "nothing was started for it");
+    assert_eq!(bed.cluster.runs(0, "sleeps").await.len(), 1, "the step must not start again");
     worker.stop().await;
 }
 
@@ -94,7 +96,7 @@ async fn running_attempt_survives_a_survey() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("sleeps", SLEEPS, |_| ()).await;
     bed.cluster.commit(&[bind(0, "sleeps")]).await;
-    let worker = bed.looking();
+    let worker = bed.checking();
     let pid = appears(&bed.cluster.nodes[0].root.join("ran")).await;
     let run = bed.cluster.running(0, "sleeps").await;
     // A worker must survey the node again.
@@ -110,22 +112,28 @@ async fn running_attempt_survives_a_survey() {
         .map(|run| RunId(run.id))
         .collect();
     assert_eq!(open, [run]);
-    store::runs::cancel_run(bed.cluster.db.owner(), run, "ada").await.expect("to cancel");
+    store::runs::cancel_run(bed.cluster.db.owner(), run, "ada").await.expect("a canceled run");
     dies(&pid).await;
     worker.stop().await;
 }
 
 #[tokio::test]
-async fn rebooted_node_runs_all_steps_again() {
+async fn rebooted_node_reruns_steps_by_policy() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("writes", "#!/bin/sh\necho once >>ran\n", |_| ()).await;
-    bed.cluster.commit(&[bind(0, "writes")]).await;
-    let worker = bed.looking();
+    let never = |role: &mut engine::catalog::Role| role.run.on_return = OnReturn::Never;
+    bed.cluster.add_script_role("formats", "#!/bin/sh\necho once >>formatted\n", never).await;
+    bed.cluster.commit(&[bind(0, "formats"), bind(0, "writes").after(0, "formats")]).await;
+    let worker = bed.checking();
     bed.cluster.reaches(0, "writes", "active").await;
     bed.until("node WHERE transport = 'ssh' AND length(boot_id) > 10").await;
     // All servers of a testbed share a machine, so change the stored boot id instead.
     bed.cluster.sql("UPDATE node SET boot_id = 'another start' WHERE transport = 'ssh'").await;
-    bed.until("node WHERE transport = 'ssh' AND boot_id <> 'another start' AND joined = 'confirmed' AND alive").await;
+    bed.until(
+        "node WHERE transport = 'ssh' AND boot_id <> 'another start' AND joined = \
+        'confirmed' AND alive",
+    )
+    .await;
     for _ in 0..1_000 {
         if bed.cluster.runs(0, "writes").await.len() == 2 {
             break;
@@ -135,6 +143,10 @@ async fn rebooted_node_runs_all_steps_again() {
     bed.cluster.reaches(0, "writes", "active").await;
     let ran = fs::read_to_string(bed.cluster.nodes[0].root.join("ran")).expect("a file");
     assert_eq!(ran, "once\nonce\n");
+    bed.cluster.reaches(0, "formats", "active").await;
+    let formatted =
+        fs::read_to_string(bed.cluster.nodes[0].root.join("formatted")).expect("a file");
+    assert_eq!(formatted, "once\n", "the role's on-return is never");
     worker.stop().await;
 }
 
@@ -147,13 +159,17 @@ async fn returned_node_resumes_at_same_boot_id() {
     let always = |role: &mut engine::catalog::Role| role.run.on_return = OnReturn::Always;
     bed.cluster.add_script_role("repeats", script, always).await;
     bed.cluster.commit(&[bind(0, "keeps"), bind(0, "repeats").after(0, "keeps")]).await;
-    let worker = bed.looking();
+    let worker = bed.checking();
     bed.cluster.reaches(0, "repeats", "active").await;
     bed.until("node WHERE transport = 'ssh' AND length(boot_id) > 10").await;
     bed.testbed.node(0).stop();
     bed.until("node WHERE transport = 'ssh' AND NOT alive").await;
-    assert_eq!(bed.cluster.state(0, "keeps").await, "todo", "unknown while the node is away");
-    bed.testbed.node(0).restart().expect("it comes back");
+    assert_eq!(
+        bed.cluster.state(0, "keeps").await,
+        "todo",
+        "the step is not ACTIVE while the node is away"
+    );
+    bed.testbed.node(0).restart().expect("the server restarts");
     bed.until("node WHERE transport = 'ssh' AND alive AND joined = 'confirmed'").await;
     bed.cluster.reaches(0, "keeps", "active").await;
     bed.cluster.reaches(0, "repeats", "active").await;
@@ -168,15 +184,21 @@ async fn unwritable_node_starts_nothing_and_reports_it() {
     bed.cluster.add_script_role("writes", "#!/bin/sh\necho once >>ran\n", |_| ()).await;
     let root = bed.cluster.nodes[0].root.clone();
     // A file instead of the folder: even root can't write into it.
-    fs::write(root.join(".gantry"), "").expect("the folder is ours");
-    bed.cluster.sql("UPDATE node SET alive = false, alive_since = NULL, joined = 'none' WHERE transport = 'ssh'").await;
+    fs::write(root.join(".gantry"), "").expect("a writable folder");
+    bed.cluster
+        .sql(
+            "UPDATE node SET alive = false, alive_since = NULL, joined = 'none' WHERE \
+        transport = 'ssh'",
+        )
+        .await;
     bed.cluster.commit(&[bind(0, "writes")]).await;
-    let worker = bed.looking();
+    let worker = bed.checking();
     bed.until("node WHERE transport = 'ssh' AND alive AND joined = 'welcomed'").await;
-    let text = "(SELECT FROM health_check WHERE reached AND detail LIKE '%the runs on the node are unknown%' LIMIT 1) said";
+    let text = "(SELECT FROM health_check WHERE reached AND detail LIKE '%the runs on the node are \
+        unknown%' LIMIT 1) said";
     bed.until(text).await;
     assert_eq!(bed.cluster.state(0, "writes").await, "todo");
-    fs::remove_file(root.join(".gantry")).expect("the folder is ours");
+    fs::remove_file(root.join(".gantry")).expect("a writable folder");
     bed.cluster.reaches(0, "writes", "active").await;
     worker.stop().await;
 }
@@ -195,7 +217,7 @@ async fn facts_role_stores_facts_of_its_node() {
     bed.cluster.add_script_role("facts", SHIPPED, |role| role.flags.facts = true).await;
     let binds = ["looks", "writes", "large", "facts"].map(|role| bind(0, role));
     bed.cluster.commit(&binds).await;
-    let worker = bed.looking();
+    let worker = bed.checking();
     for role in ["looks", "writes", "facts"] {
         bed.cluster.reaches(0, role, "active").await;
     }
@@ -206,10 +228,8 @@ async fn facts_role_stores_facts_of_its_node() {
     let node: NodeId = bed.cluster.nodes[0].id;
     let mut on = bed.cluster.server().acquire().await.expect("a connection");
     let facts = store::nodes::facts(&mut on, node).await.expect("facts");
-    let found = facts
-        .iter()
-        .find(|facts| facts.source == "role facts")
-        .expect("what is shipped finds something");
+    let found =
+        facts.iter().find(|facts| facts.source == "role facts").expect("facts of a shipped role");
     assert!(found.facts["cpu"]["cores"].as_u64().is_some_and(|cores| cores > 0), "{}", found.facts);
     assert!(
         found.facts["memory"]["total_kib"].as_u64().is_some()

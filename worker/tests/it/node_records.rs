@@ -18,14 +18,18 @@ const HOST_KEY: &str =
 /// Changes a row in a way that only the database's owner can.
 async fn forge(cluster: &Cluster, change: &str) {
     let sql = format!(
-        "ALTER TABLE node DISABLE TRIGGER guard_node_record; UPDATE node SET {change} WHERE doc IS NOT NULL AND NOT phantom;
+        "ALTER TABLE node DISABLE TRIGGER guard_node_record; UPDATE node SET {change} WHERE doc IS
+             NOT NULL AND NOT phantom;
          ALTER TABLE node ENABLE TRIGGER guard_node_record"
     );
-    sqlx::raw_sql(AssertSqlSafe(sql)).execute(cluster.db.owner()).await.expect("the owner may");
+    sqlx::raw_sql(AssertSqlSafe(sql))
+        .execute(cluster.db.owner())
+        .await
+        .expect("the owner has the permission");
 }
 
 #[tokio::test]
-async fn row_unlike_document_stops_the_run() {
+async fn row_differing_from_document_stops_run() {
     for (change, field) in [
         ("connection = '{\"root\": \"/srv/other\"}'", "root"),
         ("hints = '{\"rack\": 7}'", "hints"),
@@ -49,11 +53,14 @@ async fn row_unlike_document_stops_the_run() {
 }
 
 #[tokio::test]
-async fn row_unlike_document_is_not_reached() {
+async fn node_differing_from_document_is_not_contacted() {
     let mut cluster = Cluster::of(0).await;
     cluster.add_role(role("app", JigClass::Test)).await;
     let ssh = json!({
-        "root": "/", "addresses": ["127.0.0.1"], "port": 1, "user": "root", "key": {"$secret": "deploy/ssh", "version": 1},
+        "root": "/", "addresses": ["127.0.0.1"], "port": 1, "user": "root", "key": {
+            "$secret": "deploy/ssh",
+            "version": 1
+        },
         "host_key": HOST_KEY,
     });
     cluster.insert_node("/".into(), "ssh", ssh).await;
@@ -61,30 +68,30 @@ async fn row_unlike_document_is_not_reached() {
     forge(&cluster, "address = '[\"127.0.0.2\"]', health_checked_at = NULL").await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     let deadline = Instant::now() + Duration::from_secs(60);
-    let look = loop {
+    let check = loop {
         let sql = "SELECT detail, attempts FROM health_check ORDER BY at DESC LIMIT 1";
-        let look: Option<(String, serde_json::Value)> =
-            sqlx::query_as(sql).fetch_optional(cluster.pool()).await.expect("looks");
-        match look {
-            Some(look) => break look,
-            None => assert!(Instant::now() < deadline, "nobody looked"),
+        let check: Option<(String, serde_json::Value)> =
+            sqlx::query_as(sql).fetch_optional(cluster.pool()).await.expect("the health checks");
+        match check {
+            Some(check) => break check,
+            None => assert!(Instant::now() < deadline, "no health check took place"),
         }
         sleep(Duration::from_millis(50)).await;
     };
     worker.stop().await;
-    assert!(look.0.contains("n0.test.gantry differs from its document (addresses)"), "{look:?}");
-    assert_eq!(look.1, json!([]), "no address was tried, so no key was used");
+    assert!(check.0.contains("n0.test.gantry differs from its document (addresses)"), "{check:?}");
+    assert_eq!(check.1, json!([]), "no address must be tried, so no key is used");
 }
 
 async fn own(cluster: &Cluster, statements: String) {
     sqlx::raw_sql(AssertSqlSafe(statements))
         .execute(cluster.db.owner())
         .await
-        .expect("the owner may");
+        .expect("the owner has the permission");
 }
 
 #[tokio::test]
-async fn visible_node_unlike_document_stops_run() {
+async fn visible_node_differing_from_document_stops_run() {
     let mut cluster = Cluster::of(4).await;
     cluster.add_script_role("above", "#!/bin/sh\n", |_| ()).await;
     cluster.add_script_role("below", "#!/bin/sh\necho x >ran\n", |role| role.run.retries = 0).await;
@@ -107,24 +114,25 @@ async fn visible_node_unlike_document_stops_run() {
         .await;
     }
     cluster.commit(&[bind(2, "below").after(0, "above"), bind(3, "below").after(1, "above")]).await;
-    for (parent, (_, why)) in changes.iter().enumerate() {
+    for (parent, (_, reason)) in changes.iter().enumerate() {
         let node = parent + 2;
         cluster.reaches(node, "below", "error").await;
         let error = cluster.error(node, "below").await.expect("a reason");
-        assert!(error.contains(why), "{error}");
+        assert!(error.contains(reason), "{error}");
         assert!(!cluster.nodes[node].root.join("ran").exists());
     }
     worker.stop().await;
 }
 
 #[tokio::test]
-async fn jig_row_unlike_document_stops_the_run() {
+async fn jig_row_differing_from_document_stops_run() {
     let mut cluster = Cluster::of(1).await;
     cluster.add_script_role("app", "#!/bin/sh\necho x >ran\n", |role| role.run.retries = 0).await;
     cluster.commit(&[bind(0, "app")]).await;
     cluster.inactive_jigs.insert(JigName::parse("script").expect("a name"));
     let target = cluster.commit(&[]).await;
-    let forge = "ALTER TABLE jig DISABLE TRIGGER guard_intent; UPDATE jig SET active = true WHERE name = 'script';
+    let forge = "ALTER TABLE jig DISABLE TRIGGER guard_intent; UPDATE jig SET active = true WHERE
+        name = 'script';
          SET CONSTRAINTS ALL IMMEDIATE; ALTER TABLE jig ENABLE TRIGGER guard_intent";
     own(&cluster, forge.to_owned()).await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
@@ -139,7 +147,7 @@ async fn jig_row_unlike_document_stops_the_run() {
 }
 
 #[tokio::test]
-async fn parent_row_unlike_document_stops_the_run() {
+async fn parent_row_differing_from_document_stops_run() {
     let fields = [
         ("step.immediate", "immediate = true"),
         ("step.skipped", "skipped = 'forged'"),
@@ -158,7 +166,8 @@ async fn parent_row_unlike_document_stops_the_run() {
         own(
             &cluster,
             format!(
-                "UPDATE step SET {change}, state = 'active', applied_generation = generation WHERE id = '{above}';
+                "UPDATE step SET {change}, state = 'active', applied_generation = generation WHERE
+                     id = '{above}';
                  UPDATE step SET state = 'todo', pending = 0 WHERE id = '{below}'"
             ),
         )

@@ -59,7 +59,7 @@ pub fn spawn(url: &str, folder: &Path) -> Process {
 
 /// Like `spawn`, with a folder of secrets.
 pub fn spawn_with(url: &str, folder: &Path, secrets: &Path) -> Process {
-    let child = Command::new(std::env::current_exe().expect("this program has a path"))
+    let child = Command::new(std::env::current_exe().expect("the path of this program"))
         .args(["--exact", "process::worker_process", "--ignored", "--nocapture"])
         .env(URL, url)
         .env(FOLDER, folder)
@@ -67,7 +67,7 @@ pub fn spawn_with(url: &str, folder: &Path, secrets: &Path) -> Process {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    Process(child.expect("this program can be started"))
+    Process(child.expect("this program starts"))
 }
 
 /// A worker process. It gets SIGKILL on drop.
@@ -75,8 +75,8 @@ pub struct Process(Child);
 
 impl Process {
     pub fn kill(&mut self) {
-        self.0.kill().expect("it is ours");
-        self.0.wait().expect("it is ours");
+        self.0.kill().expect("the test owns it");
+        self.0.wait().expect("the test owns it");
     }
 }
 
@@ -88,11 +88,11 @@ impl Drop for Process {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "not a test: the worker process of others"]
+#[ignore = "not a test: runs as a worker process for other tests"]
 async fn worker_process() {
     let Ok(url) = std::env::var(URL) else { return };
-    let folder = std::env::var(FOLDER).expect("whoever starts this says where");
-    let store = Store::open(&Connecting::to(url)).expect("the URL is one");
+    let folder = std::env::var(FOLDER).expect("the folder is set");
+    let store = Store::open(&Connecting::to(url)).expect("a valid URL");
     let secrets = std::env::var_os("GANTRY_SECRETS").map(Into::into);
     worker::run(
         Config { secrets, ..quick(Path::new(&folder)) },
@@ -100,5 +100,5 @@ async fn worker_process() {
         std::future::pending(),
     )
     .await
-    .expect("it runs");
+    .expect("the worker runs");
 }

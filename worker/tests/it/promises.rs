@@ -52,16 +52,16 @@ async fn own(cluster: &Cluster, statement: &str) {
     sqlx::raw_sql(AssertSqlSafe(statement.to_owned()))
         .execute(cluster.db.owner())
         .await
-        .expect("the owner may");
+        .expect("the owner has the permission");
 }
 
-async fn until(cluster: &Cluster, what: &'static str, wanted: i64) {
+async fn until(cluster: &Cluster, from: &'static str, expected: i64) {
     let deadline = Instant::now() + Duration::from_secs(60);
-    while cluster.count(what).await != wanted {
+    while cluster.count(from).await != expected {
         assert!(
             Instant::now() < deadline,
-            "{what}: {} and not {wanted}",
-            cluster.count(what).await
+            "{from}: got {}, expected {expected}",
+            cluster.count(from).await
         );
         sleep(Duration::from_millis(20)).await;
     }
@@ -79,7 +79,7 @@ async fn role_limits_retries_and_attempts_are_numbered() {
     assert_eq!(
         reported(&cluster, 0, "twice").await,
         [failed(0), failed(1), failed(2)],
-        "the limit is the role's"
+        "the role sets the limit"
     );
     until(
         &cluster,
@@ -98,7 +98,7 @@ async fn role_limits_retries_and_attempts_are_numbered() {
     assert_eq!(
         reported(&cluster, 0, "twice").await[3..],
         [by_bo(0), by_bo(1), by_bo(2)],
-        "a retry begins anew"
+        "a retry by a person must start the count again"
     );
     worker.stop().await;
 }
@@ -142,7 +142,7 @@ async fn disabled_execution_starts_nothing_and_finishes_running() {
 
     let more =
         store::runs::lease_runs(cluster.pool(), worker, &["test"], 5, LONG).await.expect("a lease");
-    assert!(more.is_empty(), "what is queued does not start");
+    assert!(more.is_empty(), "a queued run must not start");
     assert_eq!(cluster.count("run WHERE outcome = 'unstarted'").await, 1);
     assert_eq!(cluster.count("step WHERE state = 'todo' AND failures = 0").await, 2);
     assert!(store::runs::claim_runs(cluster.pool(), EVERY).await.expect("a claim").runs.is_empty());
@@ -151,7 +151,7 @@ async fn disabled_execution_starts_nothing_and_finishes_running() {
     assert_eq!(
         cluster.count("step WHERE state = 'active'").await,
         1,
-        "what ran has its result applied"
+        "the result of the active run must be applied"
     );
 
     switch(&cluster, true).await;
@@ -172,7 +172,7 @@ async fn commit_over_running_step_discards_its_result() {
     let run = cluster.running(0, "app").await;
     let second = json!({"test": {"returns": {"port": 2}}});
     let target = cluster.commit(&[bind(0, "app").data(second)]).await;
-    assert_eq!(cluster.state(0, "app").await, "transition", "the attempt is let be");
+    assert_eq!(cluster.state(0, "app").await, "transition", "the attempt must continue");
     assert_eq!(cluster.running(0, "app").await, run);
 
     cluster.reaches(0, "child", "active").await;
@@ -185,14 +185,18 @@ async fn commit_over_running_step_discards_its_result() {
     assert_eq!(
         cluster.runs(0, "app").await[0].result,
         Some(json!({"port": 1})),
-        "what it returned is kept"
+        "the result of the first attempt must be stored"
     );
     assert_eq!(
         cluster.output(0, "app").await,
         Some(json!({"port": 2})),
-        "and applied is only what is meant now"
+        "only the result of the new generation must be applied"
     );
-    assert_eq!(cluster.runs(0, "child").await.len(), 1, "the child saw the second result alone");
+    assert_eq!(
+        cluster.runs(0, "child").await.len(),
+        1,
+        "the child must only run with the second result"
+    );
     assert_eq!(
         cluster.runs(0, "child").await[0].input.as_ref().expect("an input")["data"]["port"],
         2
@@ -229,7 +233,11 @@ async fn commit_with_cancel_ends_replaced_runs() {
     );
     assert_eq!(runs.len(), 2);
     assert_eq!(cluster.count("event WHERE kind = 'step' AND body->>'state' = 'error'").await, 0);
-    assert_eq!(cluster.running(1, "app").await, other, "what it does not change goes on");
+    assert_eq!(
+        cluster.running(1, "app").await,
+        other,
+        "a run that the change does not replace must continue"
+    );
     worker.stop().await;
 }
 
@@ -248,9 +256,17 @@ async fn destructive_step_runs_once_despite_drift() {
             .await
             .expect("a node");
     }
-    assert_eq!(cluster.state(0, "wipe").await, "active", "what was done is done");
+    assert_eq!(
+        cluster.state(0, "wipe").await,
+        "active",
+        "a completed destructive step must stay ACTIVE"
+    );
     assert_eq!(cluster.state(0, "app").await, "todo");
-    assert_eq!(cluster.state(1, "wipe").await, "error", "whether it was done nobody knows");
+    assert_eq!(
+        cluster.state(1, "wipe").await,
+        "error",
+        "an interrupted destructive step needs a decision"
+    );
     for node in [0, 1] {
         store::runs::set_node_alive(cluster.db.owner(), cluster.nodes[node].id, true)
             .await
@@ -266,14 +282,14 @@ async fn destructive_step_runs_once_despite_drift() {
         let step = cluster.step(node, "wipe");
         let refused = store::runs::rerun_step(cluster.pool(), step, RerunReason::Drift)
             .await
-            .expect_err("nobody asked for it");
+            .expect_err("a run without a request");
         assert!(refused.to_string().contains("destructive"), "{refused}");
         assert_eq!(cluster.runs(node, "wipe").await.len(), 1);
     }
     // A retry requires a signed-in user or the database's owner.
     let unsigned = store::runs::retry_step(cluster.server(), cluster.step(1, "wipe"), "bo")
         .await
-        .expect_err("bo is not there");
+        .expect_err("a retry by an absent person");
     assert!(
         unsigned.to_string().contains("no operator of its deployment retries it"),
         "{unsigned}"
@@ -306,8 +322,12 @@ async fn error_freezes_according_to_role_policy() {
     cluster.reaches(1, "grave", "error").await;
     cluster.commit(&[bind(0, "beside"), bind(1, "beside")]).await;
     cluster.reaches(0, "beside", "active").await;
-    assert_eq!(cluster.state(0, "below").await, "blocked", "what depends on it waits");
-    assert_eq!(cluster.state(1, "beside").await, "todo", "the whole node is frozen");
+    assert_eq!(
+        cluster.state(0, "below").await,
+        "blocked",
+        "a dependent of the failed step must wait"
+    );
+    assert_eq!(cluster.state(1, "beside").await, "todo", "every step of the node must wait");
     assert_eq!(cluster.runs(1, "beside").await.len(), 0);
 
     cluster.commit(&[bind(1, "grave").data(json!({}))]).await;
@@ -324,17 +344,22 @@ async fn fan() -> Cluster {
     cluster.commit(&[bind(0, "root")]).await;
     let root = cluster.step(0, "root");
     let sql = format!(
-        "ALTER TABLE noderole DISABLE TRIGGER guard_intent; ALTER TABLE step DISABLE TRIGGER guard_intent;
+        "ALTER TABLE noderole DISABLE TRIGGER guard_intent; ALTER TABLE step DISABLE TRIGGER
+             guard_intent;
          ALTER TABLE edge DISABLE TRIGGER guard_intent;
          INSERT INTO noderole (id, node_id, role, instance, deployment_id, role_hash)
          SELECT md5('m' || g)::uuid, n.node_id, 'milestone', g, n.deployment_id, n.role_hash
-         FROM step s JOIN noderole n ON n.id = s.noderole_id, generate_series(1, 10000) g WHERE s.id = '{root}';
-         INSERT INTO step (id, noderole_id, node_id, concurrency_group_id, rank, jig, generation, content_hash, immediate, state, pending, node_up)
-         SELECT md5('m' || g)::uuid, md5('m' || g)::uuid, node_id, concurrency_group_id, 1 + (g - 1) / 2000, jig, generation, content_hash, true,
+         FROM step s JOIN noderole n ON n.id = s.noderole_id, generate_series(1, 10000) g WHERE
+         s.id = '{root}';
+         INSERT INTO step (id, noderole_id, node_id, concurrency_group_id, rank, jig, generation,
+         content_hash, immediate, state, pending, node_up)
+         SELECT md5('m' || g)::uuid, md5('m' || g)::uuid, node_id, concurrency_group_id, 1 + (g -
+         1) / 2000, jig, generation, content_hash, true,
            'blocked', 1, true
          FROM step, generate_series(1, 10000) g WHERE id = '{root}';
          INSERT INTO edge (child, parent, kind)
-         SELECT md5('m' || g)::uuid, CASE WHEN g <= 2000 THEN '{root}'::uuid ELSE md5('m' || (g - 2000))::uuid END, 'hard'
+         SELECT md5('m' || g)::uuid, CASE WHEN g <= 2000 THEN '{root}'::uuid ELSE md5('m' || (g -
+         2000))::uuid END, 'hard'
          FROM generate_series(1, 10000) g;"
     );
     own(&cluster, &sql).await;
@@ -368,7 +393,8 @@ async fn interrupted_immediate_steps_are_completed_later() {
            IF (SELECT count(*) FROM changed) > 500 AND nextval('written') > 2 THEN
              RAISE EXCEPTION 'killed' USING ERRCODE = '57P01';
            END IF; RETURN NULL; END $$;
-         CREATE TRIGGER dies AFTER UPDATE ON step REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION dies();";
+         CREATE TRIGGER dies AFTER UPDATE ON step REFERENCING NEW TABLE AS changed FOR EACH
+         STATEMENT EXECUTE FUNCTION dies();";
     own(&cluster, dies).await;
     let worker = confirmed(&cluster, 5).await;
     store::runs::claim_runs(cluster.pool(), EVERY).await.expect("a claim");
@@ -377,20 +403,23 @@ async fn interrupted_immediate_steps_are_completed_later() {
     let end = RunEnd::Succeeded { result: serde_json::Map::new(), output: json!({}) };
     store::runs::finish_run(cluster.pool(), leased[0].run, worker, &end)
         .await
-        .expect("the run has ended, come what may");
+        .expect("the run is finished");
     assert_eq!(cluster.state(0, "root").await, "active");
     let (done, left) = (cluster.count(DONE).await, cluster.count(LEFT).await);
-    assert!(done > 0 && left > 0, "{done} done, {left} left: it was to die half way");
+    assert!(
+        done > 0 && left > 0,
+        "{done} steps are done and {left} are left: the driver must be interrupted in between"
+    );
     assert!(
         store::runs::claim_runs(cluster.pool(), EVERY).await.expect("a claim").runs.is_empty(),
-        "none is run"
+        "immediate steps must not be claimed"
     );
 
     own(&cluster, "DROP TRIGGER dies ON step").await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     until(&cluster, DONE, 10_000).await;
     worker.stop().await;
-    assert_eq!(cluster.count("run").await, 1, "none of them had a run");
+    assert_eq!(cluster.count("run").await, 1, "immediate steps must have no run");
 }
 
 #[tokio::test]
@@ -445,7 +474,8 @@ async fn damaged_row_ends_in_error_without_retries() {
     own(
         &cluster,
         &format!(
-            "ALTER TABLE step DISABLE TRIGGER guard_intent; ALTER TABLE step DROP CONSTRAINT step_content_hash_check;
+            "ALTER TABLE step DISABLE TRIGGER guard_intent; ALTER TABLE step DROP CONSTRAINT
+                 step_content_hash_check;
              ALTER TABLE run DROP CONSTRAINT run_content_hash_check;
              UPDATE step SET content_hash = '\\x00' WHERE id = '{}'",
             cluster.step(0, "before")

@@ -74,9 +74,9 @@ async fn nothing_is_claimed_without_worker_or_execution() {
     assert!(claimed.runs.is_empty() && !claimed.busy);
     let worker = confirmed(&cluster, 1).await;
     let claimed = store::runs::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
-    assert_eq!(claimed.runs.len(), 1, "as many as the workers carry");
-    store::workers::end_worker(cluster.pool(), worker, "test").await.expect("a bye");
-    assert!(lease(&cluster, worker, 5).await.is_empty(), "who has gone leases nothing");
+    assert_eq!(claimed.runs.len(), 1, "the claim is limited by the capacity of the workers");
+    store::workers::end_worker(cluster.pool(), worker, "test").await.expect("the worker is ended");
+    assert!(lease(&cluster, worker, 5).await.is_empty(), "a stopped worker must not lease runs");
 }
 
 #[tokio::test]
@@ -87,13 +87,13 @@ async fn run_is_leased_and_finished_once() {
     let leases = futures::join!(lease(&cluster, first, 5), lease(&cluster, second, 5));
     assert_eq!(leases.0.len() + leases.1.len(), 1);
     let (owner, other) = if leases.0.is_empty() { (second, first) } else { (first, second) };
-    let run = *leases.0.first().or(leases.1.first()).expect("one of them has it");
+    let run = *leases.0.first().or(leases.1.first()).expect("one worker leased it");
 
     let finish = |worker| store::runs::finish_run(cluster.pool(), run, worker, &SUCCEEDED);
     assert_eq!(
         finish(other).await.expect("an answer"),
         Finished::Late,
-        "it is not the other one's"
+        "a run of another worker cannot be finished"
     );
     assert_eq!(cluster.state(0, "noop").await, "transition");
     assert_eq!(finish(owner).await.expect("an answer"), Finished::Applied);
@@ -127,10 +127,14 @@ async fn draining_worker_only_finishes_its_runs() {
     assert_eq!(claim().await, 2);
     let run = lease(&cluster, first, 1).await[0];
     set_drain(&cluster, first, true).await;
-    assert_eq!(claim().await, 0, "its capacity does not count");
-    assert_eq!(lease(&cluster, first, 5).await, [], "a run that was queued before");
+    assert_eq!(claim().await, 0, "a draining worker has no capacity");
+    assert_eq!(
+        lease(&cluster, first, 5).await,
+        [],
+        "a draining worker must not lease a queued run"
+    );
     let minute = store::runs::renew_runs(cluster.pool(), first, &[run], LONG).await;
-    assert_eq!(minute.expect("an answer").len(), 1, "it keeps its lease");
+    assert_eq!(minute.expect("an answer").len(), 1, "a draining worker must keep its lease");
 
     let second = confirmed(&cluster, 3).await;
     // One run is queued already, and the run of the first worker uses no slot of the second.
@@ -156,7 +160,10 @@ async fn draining_worker_leaves_lost_runs_to_others() {
     set_drain(&cluster, first, true).await;
     assert!(!ends(first).await && ends(second).await);
     store::workers::end_worker(cluster.pool(), second, "test").await.expect("an end");
-    assert!(ends(first).await && !ends(second).await, "no other worker could adopt them");
+    assert!(
+        ends(first).await && !ends(second).await,
+        "only the draining worker is left, so it must end the lost runs"
+    );
 }
 
 #[tokio::test]
@@ -166,7 +173,7 @@ async fn run_leased_after_reaper_query_counts_started() {
     store::runs::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
     let over = "UPDATE run SET lease_until = now() - interval '1 s'";
     cluster.sql(over).await;
-    let overdue = store::runs::overdue_runs(cluster.pool(), 10).await.expect("a look");
+    let overdue = store::runs::overdue_runs(cluster.pool(), 10).await.expect("the overdue runs");
     assert!(overdue.len() == 1 && !overdue[0].leased);
     // The run starts, and its worker dies, while the reaper queries other nodes.
     let run = lease(&cluster, worker, 1).await[0];
@@ -174,10 +181,10 @@ async fn run_leased_after_reaper_query_counts_started() {
     let ended = store::runs::end_overdue_run(cluster.pool(), run, Overdue::Queued)
         .await
         .expect("an answer");
-    assert_eq!(ended, Finished::Late, "what may have started must not be taken for unstarted");
+    assert_eq!(ended, Finished::Late, "a run that may have started must not end as unstarted");
     assert_eq!(cluster.state(0, "noop").await, "transition");
-    let overdue = store::runs::overdue_runs(cluster.pool(), 10).await.expect("a look");
-    assert!(overdue.len() == 1 && overdue[0].leased, "the next look sees it as it is");
+    let overdue = store::runs::overdue_runs(cluster.pool(), 10).await.expect("the overdue runs");
+    assert!(overdue.len() == 1 && overdue[0].leased, "the next query must see the lease");
     let ended =
         store::runs::end_overdue_run(cluster.pool(), run, Overdue::Lost).await.expect("an answer");
     assert_eq!(ended, Finished::Applied);
@@ -192,9 +199,11 @@ async fn reaper_ends_lost_runs_without_late_results() {
     let worker = confirmed(&cluster, 5).await;
     store::runs::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
     let run = lease(&cluster, worker, 1).await[0];
-    assert!(store::runs::overdue_runs(cluster.pool(), 10).await.expect("a look").is_empty());
+    assert!(
+        store::runs::overdue_runs(cluster.pool(), 10).await.expect("the overdue runs").is_empty()
+    );
     cluster.sql("UPDATE run SET lease_until = now() - interval '1 s'").await;
-    let overdue = store::runs::overdue_runs(cluster.pool(), 10).await.expect("a look");
+    let overdue = store::runs::overdue_runs(cluster.pool(), 10).await.expect("the overdue runs");
     assert_eq!(overdue.len(), 2);
     for run in overdue {
         let found = if run.leased { Overdue::Lost } else { Overdue::Queued };
@@ -204,7 +213,7 @@ async fn reaper_ends_lost_runs_without_late_results() {
     assert_eq!(
         cluster.count("step WHERE failures = 1").await,
         1,
-        "what was never started has not failed"
+        "a run that never started is not a failure"
     );
     assert_eq!(cluster.count("run WHERE outcome = 'unstarted'").await, 1);
     assert!(
@@ -230,7 +239,10 @@ async fn inadmissible_queued_run_returns_to_todo() {
     let worker = confirmed(&cluster, 5).await;
     store::runs::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
     cluster
-        .sql("UPDATE deployment SET on_hold_by = (SELECT id FROM person LIMIT 1), on_hold_since = now()")
+        .sql(
+            "UPDATE deployment SET on_hold_by = (SELECT id FROM person LIMIT 1), on_hold_since = \
+              now()",
+        )
         .await;
     assert!(lease(&cluster, worker, 5).await.is_empty());
     assert_eq!(cluster.state(0, "noop").await, "todo");
@@ -262,7 +274,7 @@ async fn dead_node_loses_its_runs_and_recovers() {
     assert!(store::runs::set_node_alive(cluster.db.owner(), node, false).await.expect("an answer"));
     assert!(
         !store::runs::set_node_alive(cluster.db.owner(), node, false).await.expect("an answer"),
-        "it is dead already"
+        "the node must already be dead"
     );
     assert_eq!(cluster.state(0, "done").await, "todo");
     assert_eq!(cluster.state(0, "going").await, "blocked");
@@ -293,6 +305,6 @@ async fn retry_outside_error_names_the_remedy() {
     let cluster = noops(1).await;
     let refused = store::runs::retry_step(cluster.db.owner(), cluster.step(0, "noop"), "bo")
         .await
-        .expect_err("it is TODO");
+        .expect_err("a step that is TODO");
     assert!(refused.to_string().contains("already waits for a worker"), "{refused}");
 }

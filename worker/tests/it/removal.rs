@@ -60,9 +60,13 @@ async fn unbound_noderoles_run_remove_over_ssh() {
     assert_eq!(
         text(&root.join("ran")),
         "run base\nrun plain\nrun app\nremove app hello\nremove base hello\n",
-        "children first, also through a noderole without remove"
+        "noderoles must be removed before their parents, also across a noderole without remove"
     );
-    assert_eq!(bed.cluster.removal_state(0, "plain").await, None, "nothing runs for it");
+    assert_eq!(
+        bed.cluster.removal_state(0, "plain").await,
+        None,
+        "a role without remove must have no removal"
+    );
     for role in ["base", "plain", "app"] {
         assert_eq!(bed.cluster.state(0, role).await, "gone");
     }
@@ -74,7 +78,7 @@ async fn unbound_noderoles_run_remove_over_ssh() {
         .fetch_one(bed.cluster.pool())
         .await
         .expect("the run");
-    assert_eq!(generation, removed.0, "the approved removal");
+    assert_eq!(generation, removed.0, "the generation must be that of the approved removal");
     worker.stop().await;
 }
 
@@ -91,12 +95,12 @@ async fn failed_remove_is_retried_and_blocks_parent() {
     cluster.removal_reaches(0, "app", "error").await;
     cluster.unbind(&[(0, "base")]).await;
     let (state, _) = cluster.removal_state(0, "base").await.expect("a removal");
-    assert_eq!(state, "blocked", "its child is not removed yet");
+    assert_eq!(state, "blocked", "the parent must wait for the removal of its child");
     let (_, error) = cluster.removal_state(0, "app").await.expect("a removal");
     let error = error.expect("a reason");
-    assert_eq!(error, "not yet", "the last line of the script");
+    assert_eq!(error, "not yet", "the error must be the last line of the script");
     let root = cluster.nodes[0].root.clone();
-    fs::write(root.join("may"), "").expect("the folder is ours");
+    fs::write(root.join("may"), "").expect("a writable folder");
     store::runs::retry_step(cluster.db.owner(), cluster.removal(0, "app"), "bo")
         .await
         .expect("a retry");
@@ -129,7 +133,7 @@ async fn bound_again_noderole_drops_its_removal() {
     cluster.reaches(0, "app", "active").await;
     let root = cluster.nodes[0].root.clone();
     assert_eq!(text(&root.join("ran")), "run app\nrun app\n");
-    fs::write(root.join("may"), "").expect("the folder is ours");
+    fs::write(root.join("may"), "").expect("a writable folder");
     cluster.unbind(&[(0, "app")]).await;
     cluster.removal_reaches(0, "app", "active").await;
     assert_eq!(text(&root.join("ran")), "run app\nrun app\nremoved\n");

@@ -27,17 +27,21 @@ async fn steps_run_in_order_with_new_outputs() {
     assert_eq!(
         cluster.output(0, "first").await,
         Some(json!({"found": 7})),
-        "what it was told already is no news"
+        "a value that was already in the input is not part of the output"
     );
     let runs = cluster.runs(0, "second").await;
-    let input = runs[0].input.clone().expect("the input is kept");
-    assert_eq!(input["data"]["found"], 7, "a child sees its parent's wall");
+    let input = runs[0].input.clone().expect("a stored input");
+    assert_eq!(input["data"]["found"], 7, "the child must see its parent's output");
     let source = &input["sources"]["/found"];
     assert_eq!(source["layer"], "output");
     let first = &cluster.runs(0, "first").await[0];
     assert_eq!(first.outcome.as_deref(), Some("succeeded"));
     assert_eq!(cluster.log(engine::ids::RunId(first.id)).await, "hello\n");
-    assert_eq!(cluster.count("worker WHERE phase = 'confirmed'").await, 0, "it said good-bye");
+    assert_eq!(
+        cluster.count("worker WHERE phase = 'confirmed'").await,
+        0,
+        "the worker must sign off when it stops"
+    );
 }
 
 #[tokio::test]
@@ -92,9 +96,12 @@ async fn sweep_finds_steps_without_notification() {
     cluster.sql("UPDATE step SET state = 'todo', since = now() WHERE state = 'error'").await;
     cluster
         .sql(
-            "WITH moved AS (UPDATE step SET state = 'transition', applied_generation = 0 WHERE state = 'active' RETURNING *)
-             INSERT INTO run (step_id, node_id, concurrency_group_id, generation, content_hash, blueprint_number, epoch, exclusive, lease_until)
-             SELECT m.id, m.node_id, m.concurrency_group_id, m.generation, m.content_hash, h.number, h.epoch, m.exclusive,
+            "WITH moved AS (UPDATE step SET state = 'transition', applied_generation = 0 WHERE
+                 state = 'active' RETURNING *)
+             INSERT INTO run (step_id, node_id, concurrency_group_id, generation, content_hash,
+             blueprint_number, epoch, exclusive, lease_until)
+             SELECT m.id, m.node_id, m.concurrency_group_id, m.generation, m.content_hash,
+             h.number, h.epoch, m.exclusive,
                now() + interval '1 min' FROM moved m, head h",
         )
         .await;
@@ -116,11 +123,11 @@ async fn broken_database_connections_are_reopened() {
     cluster.commit(&binds).await;
     for _ in 0..4 {
         tokio::time::sleep(Duration::from_millis(350)).await;
-        cluster.db.terminate_connections().await.expect("the cluster obeys");
+        cluster.db.terminate_connections().await.expect("the change is applied");
     }
     for node in 0..6 {
         cluster.reaches(node, "slow", "active").await;
-        assert_eq!(cluster.runs(node, "slow").await.len(), 1, "no run was lost");
+        assert_eq!(cluster.runs(node, "slow").await.len(), 1, "the run must not be lost");
     }
     worker.stop().await;
 }
@@ -137,26 +144,26 @@ async fn database_outage_only_delays_runs() {
     let long = appears(&cluster.nodes[1].root.join("starts")).await;
     appears(&cluster.nodes[0].root.join("starts")).await;
 
-    cluster.db.set_connections_allowed(false).await.expect("the cluster obeys");
+    cluster.db.set_connections_allowed(false).await.expect("the change is applied");
     // The worker must end a run that it can't renew while the database is still unavailable.
     let ended = tokio::time::timeout(Duration::from_secs(60), async {
         while is_alive(&long) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     });
-    ended.await.expect("it outlived its lease");
-    cluster.db.set_connections_allowed(true).await.expect("the cluster obeys");
+    ended.await.expect("the run outlived its lease");
+    cluster.db.set_connections_allowed(true).await.expect("the change is applied");
 
     cluster.reaches(0, "short", "active").await;
     cluster.reaches(1, "long", "active").await;
     worker.stop().await;
     let starts = |node: usize| {
-        std::fs::read_to_string(cluster.nodes[node].root.join("starts")).expect("it ran")
+        std::fs::read_to_string(cluster.nodes[node].root.join("starts")).expect("the script ran")
     };
     assert_eq!(starts(1).lines().count(), 2);
     let run = cluster.runs(0, "short").await[0].clone();
     let log = cluster.log(engine::ids::RunId(run.id)).await;
-    assert_eq!(log, "before\nafter\n", "what was printed meanwhile is there too");
+    assert_eq!(log, "before\nafter\n", "the log must contain the lines from during the outage");
 }
 
 /// The run's generation was approved. It would execute the root of a later target without an
@@ -169,9 +176,13 @@ async fn unapproved_root_is_not_executed() {
     cluster.commit(&[bind(1, "right")]).await;
     for statement in [
         "ALTER TABLE verdict DISABLE TRIGGER guard_append_only",
-        "UPDATE verdict SET kind = 'reject' WHERE review_id = (SELECT max(review_id) FROM blueprint)",
+        "UPDATE verdict SET kind = 'reject' WHERE review_id = (SELECT max(review_id) FROM \
+         blueprint)",
     ] {
-        sqlx::raw_sql(statement).execute(cluster.db.owner()).await.expect("the owner may");
+        sqlx::raw_sql(statement)
+            .execute(cluster.db.owner())
+            .await
+            .expect("the owner has the permission");
     }
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     for node in [0, 1] {
@@ -184,7 +195,7 @@ async fn unapproved_root_is_not_executed() {
 }
 
 #[tokio::test]
-async fn run_unlike_its_approval_is_refused() {
+async fn run_differing_from_approval_is_refused() {
     let mut cluster = Cluster::of(3).await;
     cluster.add_script_role("right", "#!/bin/sh\necho x >ran\n", |_| ()).await;
     cluster.add_script_role("wrong", "#!/bin/sh\necho y >ran\n", |_| ()).await;
@@ -195,9 +206,13 @@ async fn run_unlike_its_approval_is_refused() {
         "UPDATE noderole SET role_hash = (SELECT role_hash FROM noderole WHERE role = 'wrong')
          WHERE role = 'right' AND node_id = (SELECT id FROM node WHERE fqdn = 'n0.test.gantry')",
         "ALTER TABLE step DISABLE TRIGGER guard_intent",
-        "UPDATE step SET content_hash = sha256('other') WHERE node_id = (SELECT id FROM node WHERE fqdn = 'n2.test.gantry')",
+        "UPDATE step SET content_hash = sha256('other') WHERE node_id = (SELECT id FROM node WHERE \
+         fqdn = 'n2.test.gantry')",
     ] {
-        sqlx::raw_sql(statement).execute(cluster.db.owner()).await.expect("the owner may");
+        sqlx::raw_sql(statement)
+            .execute(cluster.db.owner())
+            .await
+            .expect("the owner has the permission");
     }
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "right", "error").await;
@@ -209,14 +224,17 @@ async fn run_unlike_its_approval_is_refused() {
         assert!(error.contains("does not match its approval") && error.contains(reason), "{error}");
         assert!(!cluster.nodes[node].root.join("ran").exists());
         let run = engine::ids::RunId(cluster.runs(node, "right").await[0].id);
-        assert!(cluster.log(run).await.contains(reason), "its log says so too");
+        assert!(cluster.log(run).await.contains(reason), "the log must also contain the reason");
     }
 
     for statement in [
         "ALTER TABLE verdict DISABLE TRIGGER guard_append_only",
         "UPDATE verdict SET kind = 'reject'",
     ] {
-        sqlx::raw_sql(statement).execute(cluster.db.owner()).await.expect("the owner may");
+        sqlx::raw_sql(statement)
+            .execute(cluster.db.owner())
+            .await
+            .expect("the owner has the permission");
     }
     let step = cluster.step(1, "right");
     store::runs::rerun_step(cluster.pool(), step, engine::anneal::RerunReason::Drift)
@@ -235,13 +253,14 @@ async fn row_that_differs_stops_its_run() {
         ("noderole.data", "UPDATE noderole SET data = '{\"right\": 1}' WHERE"),
         (
             "node.deployment_id",
-            "UPDATE node SET deployment_id = (SELECT id FROM deployment WHERE name = 'other') WHERE id IN (SELECT node_id FROM noderole WHERE",
+            "UPDATE node SET deployment_id = (SELECT id FROM deployment WHERE name = 'other') \
+             WHERE id IN (SELECT node_id FROM noderole WHERE",
         ),
         ("step.destructive", "UPDATE step SET destructive = true WHERE"),
         ("step.jig", "UPDATE step SET jig = 'test' WHERE"),
         ("step.exclusive", "UPDATE step SET exclusive = false WHERE"),
         ("step.needs", "UPDATE step SET needs = 'any' WHERE"),
-        ("step.place", "UPDATE step SET place = 'for' WHERE"),
+        ("step.run_location", "UPDATE step SET run_location = 'for' WHERE"),
         ("step.timeout_s", "UPDATE step SET timeout_s = 77 WHERE"),
         (
             "concurrency_group.name",
@@ -249,7 +268,8 @@ async fn row_that_differs_stops_its_run() {
         ),
         (
             "edge.parent",
-            "INSERT INTO edge SELECT s.id, (SELECT id FROM step WHERE state = 'active' LIMIT 1), 'hard' FROM step s WHERE",
+            "INSERT INTO edge SELECT s.id, (SELECT id FROM step WHERE state = 'active' LIMIT 1), \
+             'hard' FROM step s WHERE",
         ),
     ];
     let mut cluster = Cluster::of(fields.len() + 1).await;
@@ -259,7 +279,10 @@ async fn row_that_differs_stops_its_run() {
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(fields.len(), "zz", "active").await;
     cluster
-        .sql("UPDATE deployment SET on_hold_by = (SELECT id FROM person LIMIT 1), on_hold_since = now()")
+        .sql(
+            "UPDATE deployment SET on_hold_by = (SELECT id FROM person LIMIT 1), on_hold_since = \
+              now()",
+        )
         .await;
     let binds: Vec<_> = (0..fields.len()).map(|node| bind(node, "right")).collect();
     cluster.commit(&binds).await;
@@ -268,7 +291,7 @@ async fn row_that_differs_stops_its_run() {
         sqlx::raw_sql(sqlx::AssertSqlSafe(off))
             .execute(cluster.db.owner())
             .await
-            .expect("the owner may");
+            .expect("the owner has the permission");
     }
     cluster
         .sql(
@@ -284,7 +307,7 @@ async fn row_that_differs_stops_its_run() {
         sqlx::raw_sql(sqlx::AssertSqlSafe(change))
             .execute(cluster.db.owner())
             .await
-            .expect("the owner may");
+            .expect("the owner has the permission");
     }
     cluster.sql("UPDATE deployment SET on_hold_by = NULL, on_hold_since = NULL").await;
     for (node, (field, _)) in fields.iter().enumerate() {

@@ -34,7 +34,7 @@ pub fn is_alive(pid: &str) -> bool {
 
 /// The start time of a running process, as the wrapper records it.
 pub fn start_time(pid: u32) -> String {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a running process");
     let fields = stat.rsplit(") ").next().expect("the fields after the name");
     fields.split(' ').nth(19).expect("a start time").to_owned()
 }
@@ -82,11 +82,11 @@ printf '{"seen": "%s", "demo": {"port": 8080}}' "$GANTRY_DATA_DEMO_PORT" >"$GANT
     );
     let root = &cluster.nodes[0].root;
     assert_eq!(
-        std::fs::read_to_string(root.join("ran")).expect("it ran").trim(),
+        std::fs::read_to_string(root.join("ran")).expect("the script ran").trim(),
         run.id.to_string()
     );
     let left = std::fs::read_dir(root.join(".gantry/run")).expect("the folder").count();
-    assert_eq!(left, 0, "the input does not stay on the node");
+    assert_eq!(left, 0, "the input must not stay on the node");
 }
 
 #[tokio::test]
@@ -134,14 +134,14 @@ async fn scripts_run_in_order_until_first_failure() {
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "both", "error").await;
     let root = cluster.nodes[0].root.clone();
-    assert_eq!(std::fs::read_to_string(root.join("order")).expect("it ran"), "one\ntwo\n");
-    std::fs::write(root.join("may-go-on"), "").expect("the folder is ours");
+    assert_eq!(std::fs::read_to_string(root.join("order")).expect("the script ran"), "one\ntwo\n");
+    std::fs::write(root.join("may-go-on"), "").expect("a writable folder");
     store::runs::retry_step(cluster.db.owner(), cluster.step(0, "both"), "bo")
         .await
         .expect("a retry");
     cluster.reaches(0, "both", "active").await;
     assert_eq!(
-        std::fs::read_to_string(root.join("order")).expect("it ran"),
+        std::fs::read_to_string(root.join("order")).expect("the script ran"),
         "one\ntwo\none\ntwo\none\n"
     );
     worker.stop().await;
@@ -159,10 +159,10 @@ sleep 300
 "#;
 
 fn end_service(root: &Path) {
-    let pid = std::fs::read_to_string(root.join("service")).expect("it was started");
-    assert!(is_alive(&pid), "a service outlives its run");
+    let pid = std::fs::read_to_string(root.join("service")).expect("the service was started");
+    assert!(is_alive(&pid), "a service must outlive its run");
     let pid = nix::unistd::Pid::from_raw(pid.trim().parse().expect("a number"));
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it is ours");
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("the test owns it");
 }
 
 #[tokio::test]
@@ -176,8 +176,8 @@ async fn timed_out_script_ends_with_its_children() {
     let error = cluster.error(0, "long").await.expect("a reason");
     assert!(error.contains("longer than 1 seconds"), "{error}");
     let root = &cluster.nodes[0].root;
-    dies(&std::fs::read_to_string(root.join("leader")).expect("it ran")).await;
-    dies(&std::fs::read_to_string(root.join("child")).expect("it ran")).await;
+    dies(&std::fs::read_to_string(root.join("leader")).expect("the script ran")).await;
+    dies(&std::fs::read_to_string(root.join("child")).expect("the script ran")).await;
     end_service(root);
 }
 
@@ -190,14 +190,17 @@ async fn canceled_run_ends_and_names_the_user() {
     let root = cluster.nodes[0].root.clone();
     let leader = appears(&root.join("leader")).await;
     let run = cluster.running(0, "long").await;
-    store::runs::cancel_run(cluster.db.owner(), run, "bo").await.expect("it is open");
+    store::runs::cancel_run(cluster.db.owner(), run, "bo").await.expect("an open run");
     cluster.reaches(0, "long", "error").await;
     assert_eq!(cluster.error(0, "long").await.as_deref(), Some("canceled by bo"));
-    assert!(!is_alive(&leader), "the run was ended before the step was");
+    assert!(!is_alive(&leader), "the run must end before its step");
     let row = cluster.runs(0, "long").await[0].clone();
     assert_eq!(row.outcome.as_deref(), Some("canceled"));
     assert_eq!(row.error.as_deref(), Some("canceled by bo"));
-    assert!(store::runs::cancel_run(cluster.db.owner(), run, "bo").await.is_err(), "it has ended");
+    assert!(
+        store::runs::cancel_run(cluster.db.owner(), run, "bo").await.is_err(),
+        "a run that has ended cannot be canceled"
+    );
     end_service(&root);
     worker.stop().await;
 }
@@ -218,7 +221,11 @@ async fn stopping_worker_returns_runs_after_grace_period() {
     appears(&cluster.nodes[0].root.join("leader")).await;
     let leader = appears(&cluster.nodes[1].root.join("leader")).await;
     worker.stop().await;
-    assert_eq!(cluster.state(0, "quick").await, "active", "it ended within the grace period");
+    assert_eq!(
+        cluster.state(0, "quick").await,
+        "active",
+        "the run must end within the grace period"
+    );
     assert_eq!(cluster.state(1, "long").await, "todo");
     assert!(!is_alive(&leader));
     assert_eq!(cluster.count("run WHERE ended_at IS NULL").await, 0);
@@ -268,22 +275,22 @@ async fn killed_workers_never_run_a_step_twice() {
             }
             assert!(
                 tries < 1_500,
-                "start {lives} does not come: {:?}",
+                "run {lives} did not start: {:?}",
                 cluster.runs(0, "alone").await
             );
             sleep(Duration::from_millis(20)).await;
         }
         worker.kill();
-        let starts = std::fs::read_to_string(root.join("starts")).expect("it started");
+        let starts = std::fs::read_to_string(root.join("starts")).expect("the script started");
         let last = starts.lines().last().expect("a line");
-        assert!(is_alive(last), "its script goes on without it");
+        assert!(is_alive(last), "the script must continue without its worker");
         no_adoption(&cluster).await;
     }
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "alone", "active").await;
     worker.stop().await;
     assert!(!root.join("twice").exists());
-    let starts = std::fs::read_to_string(root.join("starts")).expect("it started");
+    let starts = std::fs::read_to_string(root.join("starts")).expect("the script started");
     assert_eq!(starts.lines().count(), 3);
     let outcomes: Vec<_> =
         cluster.runs(0, "alone").await.into_iter().filter_map(|run| run.outcome).collect();
@@ -308,7 +315,7 @@ async fn lost_destructive_run_repeats_only_if_unstarted() {
     let error = cluster.error(0, "wipe").await.expect("a reason");
     assert!(error.contains("destructive"), "{error}");
     assert_eq!(
-        std::fs::read_to_string(root.join("starts")).expect("it started").lines().count(),
+        std::fs::read_to_string(root.join("starts")).expect("the script started").lines().count(),
         1
     );
 
@@ -326,7 +333,11 @@ async fn lost_destructive_run_repeats_only_if_unstarted() {
     let third = Running::start(quick(&cluster.folder()), cluster.pool());
     appears(&cluster.nodes[1].root.join("starts")).await;
     let runs = cluster.runs(1, "wipe").await;
-    assert_eq!(runs[0].outcome.as_deref(), Some("unstarted"), "its ledger has proven it");
+    assert_eq!(
+        runs[0].outcome.as_deref(),
+        Some("unstarted"),
+        "the ledger must prove that the run did not start"
+    );
     third.stop().await;
 }
 
@@ -349,7 +360,7 @@ async fn scripts_imported_after_approval_are_not_run() {
     .expect("a re-run");
     cluster.reaches(0, "right", "active").await;
     worker.stop().await;
-    let ran = std::fs::read_to_string(cluster.nodes[0].root.join("ran")).expect("it ran");
+    let ran = std::fs::read_to_string(cluster.nodes[0].root.join("ran")).expect("the script ran");
     assert_eq!(ran, "approved\napproved\n");
 }
 
@@ -364,7 +375,7 @@ async fn staged_scripts_are_sent_once_and_verified() {
     let root = cluster.nodes[0].root.clone();
     let staged = || {
         let folders = [".gantry/scripts", ".gantry/bin"]
-            .map(|folder| std::fs::read_dir(root.join(folder)).expect("one"));
+            .map(|folder| std::fs::read_dir(root.join(folder)).expect("a folder"));
         folders
             .into_iter()
             .flatten()
@@ -382,22 +393,26 @@ async fn staged_scripts_are_sent_once_and_verified() {
         cluster.reaches(0, "right", "active").await;
     };
     again().await;
-    assert_eq!(inodes(), first, "what is there is not sent again: it would be another file");
+    assert_eq!(inodes(), first, "a script on the node must not be sent again");
     for path in staged() {
-        std::fs::write(&path, "#!/bin/sh\necho wrong >>ran\n").expect("the file is ours");
+        std::fs::write(&path, "#!/bin/sh\necho wrong >>ran\n").expect("a writable file");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))
-            .expect("the file is ours");
+            .expect("a writable file");
     }
     again().await;
     worker.stop().await;
-    assert_eq!(std::fs::read_to_string(root.join("ran")).expect("it ran"), "right\nright\nright\n");
+    assert_eq!(
+        std::fs::read_to_string(root.join("ran")).expect("the script ran"),
+        "right\nright\nright\n"
+    );
 }
 
 /// Otherwise an attacker on one node could get all secrets by naming them in a result.
 #[tokio::test]
 async fn secret_reference_in_result_is_removed() {
     let mut cluster = Cluster::of(1).await;
-    let asks = "#!/bin/sh\nprintf '{\"x\": {\"$secret\": \"deploy/ssh\", \"version\": 1}}' >\"$GANTRY_OUTPUT\"\n";
+    let asks = "#!/bin/sh\nprintf '{\"x\": {\"$secret\": \"deploy/ssh\", \"version\": 1}}' \
+        >\"$GANTRY_OUTPUT\"\n";
     cluster.add_script_role("asks", asks, |_| ()).await;
     cluster.add_script_role("next", "#!/bin/sh\ncat \"$GANTRY_INPUT\" >seen\n", |_| ()).await;
     write_secret(&cluster.folder().join("secrets"), "deploy/ssh", "hunter22wxyz\n", FOR_SYSTEM);
@@ -411,9 +426,10 @@ async fn secret_reference_in_result_is_removed() {
     worker.stop().await;
     assert_eq!(cluster.output(0, "asks").await, Some(json!({"x": "(secret)"})));
     assert_eq!(cluster.runs(0, "asks").await[0].result, Some(json!({"x": "(secret)"})));
-    let seen: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(cluster.nodes[0].root.join("seen")).expect("it ran"))
-            .expect("JSON");
+    let seen: serde_json::Value = serde_json::from_slice(
+        &std::fs::read(cluster.nodes[0].root.join("seen")).expect("the script ran"),
+    )
+    .expect("JSON");
     assert_eq!(seen["x"], "(secret)");
 }
 
@@ -425,7 +441,8 @@ async fn oversized_run_input_is_rejected() {
         (0..17).map(|n| &*Box::leak(format!("r{n}").into_boxed_str())).collect();
     for name in &names {
         let script = format!(
-            "#!/bin/sh\n{{ printf '{{\"{name}\": \"'; head -c 260000 /dev/zero | tr '\\0' x; printf '\"}}'; }} >\"$GANTRY_OUTPUT\"\n"
+            "#!/bin/sh\n{{ printf '{{\"{name}\": \"'; head -c 260000 /dev/zero | tr '\\0' x; \
+             printf '\"}}'; }} >\"$GANTRY_OUTPUT\"\n"
         );
         cluster.add_script_role(name, &script, |_| ()).await;
     }
@@ -474,7 +491,7 @@ async fn refused_use(name: &str, descriptor: Option<&str>) -> String {
     let secrets = cluster.folder().join("secrets");
     write_secret(&secrets, name, "hunter22wxyz\n", descriptor.unwrap_or_default());
     if descriptor.is_none() {
-        std::fs::remove_file(secrets.join(name).join("secret.toml")).expect("the file is ours");
+        std::fs::remove_file(secrets.join(name).join("secret.toml")).expect("a writable file");
     }
     cluster.commit(&[bind(0, "db").data(json!({"key": {"$secret": name, "version": 1}}))]).await;
     let config = worker::Config { secrets: Some(secrets), ..quick(&cluster.folder()) };
@@ -532,7 +549,7 @@ async fn denied_secret_of_parent_stays_a_reference() {
     cluster.commit(&[bind(0, "app").after(0, "db")]).await;
     cluster.reaches(0, "app", "active").await;
     worker.stop().await;
-    let seen = std::fs::read(cluster.nodes[0].root.join("seen")).expect("it ran");
+    let seen = std::fs::read(cluster.nodes[0].root.join("seen")).expect("the script ran");
     let seen: serde_json::Value = serde_json::from_slice(&seen).expect("JSON");
     assert_eq!(seen["key"], reference);
     let run = cluster.runs(0, "app").await[0].clone();
@@ -554,7 +571,7 @@ printf '{"url": "db://u:%s@h", "db": {"password": "%s"}}' "$GANTRY_DATA_DB_PASSW
     cluster.add_script_role("db", script, |_| ()).await;
     write_secret(&cluster.folder().join("secrets"), "db/admin", "of before\n", FOR_SYSTEM);
     std::fs::write(cluster.folder().join("secrets/db/admin/3"), "hunter22wxyz\n")
-        .expect("the folder is ours");
+        .expect("a writable folder");
     let data = json!({"db": {"password": {"$secret": "db/admin", "version": 3}}});
     cluster.commit(&[bind(0, "db").data(data.clone())]).await;
     let config = worker::Config {
@@ -564,12 +581,12 @@ printf '{"url": "db://u:%s@h", "db": {"password": "%s"}}' "$GANTRY_DATA_DB_PASSW
     let worker = Running::start(config, cluster.pool());
     cluster.reaches(0, "db", "active").await;
     worker.stop().await;
-    let seen = std::fs::read_to_string(cluster.nodes[0].root.join("seen")).expect("it ran");
+    let seen = std::fs::read_to_string(cluster.nodes[0].root.join("seen")).expect("the script ran");
     assert_eq!(seen, "hunter22wxyz\n");
     let run = cluster.runs(0, "db").await[0].clone();
     let log = cluster.log(RunId(run.id)).await;
     assert_eq!(log, "half of it: (secret)\n");
-    assert_eq!(run.input.expect("kept")["data"], data);
+    assert_eq!(run.input.expect("a stored input")["data"], data);
     assert_eq!(cluster.output(0, "db").await, Some(json!({"url": "db://u:(secret)@h"})));
-    assert_eq!(run.result.expect("kept")["db"]["password"], "(secret)");
+    assert_eq!(run.result.expect("a stored result")["db"]["password"], "(secret)");
 }

@@ -9,10 +9,10 @@ impl Cluster {
         self.signer.as_mut().expect("a signed cluster").forges = forges;
     }
 
-    async fn refuses(&self, node: usize, why: &str) {
+    async fn refuses(&self, node: usize, reason: &str) {
         self.reaches(node, "right", "error").await;
         let error = self.error(node, "right").await.expect("a reason");
-        assert!(error.contains(why), "{error}");
+        assert!(error.contains(reason), "{error}");
         assert!(!self.nodes[node].root.join("ran").exists());
     }
 }
@@ -54,7 +54,7 @@ async fn objection_of_former_reviewer_stops_no_run() {
 }
 
 #[tokio::test]
-async fn documents_unlike_the_signed_change_are_refused() {
+async fn documents_differing_from_signed_change_are_refused() {
     let mut cluster = Cluster::signed(1).await;
     cluster.add_script_role("right", "#!/bin/sh\necho x >ran\n", |_| ()).await;
     cluster.signer.as_mut().expect("a signed cluster").shows_another = true;
@@ -72,7 +72,7 @@ async fn signature_of_revoked_passkey_still_runs() {
     sqlx::query("UPDATE passkey SET revoked_at = now()")
         .execute(cluster.db.owner())
         .await
-        .expect("the owner may");
+        .expect("the owner has the permission");
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "right", "active").await;
     worker.stop().await;
@@ -87,7 +87,10 @@ async fn signature_with_unconfirmed_passkey_is_refused() {
         "ALTER TABLE passkey_confirmation DISABLE TRIGGER guard_append_only",
         "DELETE FROM passkey_confirmation",
     ] {
-        sqlx::raw_sql(statement).execute(cluster.db.owner()).await.expect("the owner may");
+        sqlx::raw_sql(statement)
+            .execute(cluster.db.owner())
+            .await
+            .expect("the owner has the permission");
     }
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.refuses(0, "is not confirmed").await;

@@ -29,10 +29,10 @@ impl Bed {
 
     pub fn config(&self) -> Config {
         // A long health check interval, so that no node changes its state during a test.
-        let looks = Duration::from_secs(3600);
+        let interval = Duration::from_secs(3600);
         Config {
             secrets: Some(self.testbed.secrets()),
-            health_check_interval: looks,
+            health_check_interval: interval,
             ..quick(&self.cluster.folder())
         }
     }
@@ -88,7 +88,7 @@ async fn scripts_run_over_one_connection_per_node() {
             Some(serde_json::json!({"found": {"shell": "sh"}}))
         );
         let scripts = fs::read_dir(root.join(".gantry/scripts")).expect("a folder").count();
-        assert_eq!(scripts, 1, "one content, sent once");
+        assert_eq!(scripts, 1, "the script must be sent once");
         assert_eq!(bed.connections(node), 1);
     }
     let run = bed.cluster.runs(0, "first").await.remove(0);
@@ -100,7 +100,12 @@ async fn scripts_run_over_one_connection_per_node() {
 async fn aliveness_changes_after_several_health_checks() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("writes", WRITES, |_| ()).await;
-    bed.cluster.sql("UPDATE node SET alive = false, alive_since = NULL, joined = 'none' WHERE transport = 'ssh'").await;
+    bed.cluster
+        .sql(
+            "UPDATE node SET alive = false, alive_since = NULL, joined = 'none' WHERE \
+        transport = 'ssh'",
+        )
+        .await;
     bed.cluster.commit(&[bind(0, "writes")]).await;
     let worker = Running::start(
         Config { health_check_interval: Duration::from_millis(200), ..bed.config() },
@@ -110,8 +115,8 @@ async fn aliveness_changes_after_several_health_checks() {
     let of_node =
         "node WHERE transport = 'ssh' AND alive AND joined = 'confirmed' AND length(boot_id) > 10";
     assert_eq!(bed.cluster.count(of_node).await, 1);
-    let looks = bed.cluster.count("health_check WHERE reached AND address LIKE '127.%'").await;
-    assert!(looks >= 1);
+    let checks = bed.cluster.count("health_check WHERE reached AND address LIKE '127.%'").await;
+    assert!(checks >= 1);
 
     bed.testbed.node(0).stop();
     let until = async |condition: &'static str| {
@@ -121,17 +126,23 @@ async fn aliveness_changes_after_several_health_checks() {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        panic!("it never came to: {condition}");
+        panic!("the condition did not become true: {condition}");
     };
     until("node WHERE transport = 'ssh' AND NOT alive").await;
     let failed = bed.cluster.count("health_check WHERE NOT reached").await;
-    assert!(failed >= i64::from(engine::alive::FAILURE_THRESHOLD), "{failed} looks");
+    assert!(
+        failed >= i64::from(engine::alive::FAILURE_THRESHOLD),
+        "the node is dead after only {failed} health checks"
+    );
     let refused = bed
         .cluster
-        .count("health_check WHERE NOT reached AND detail LIKE '%Cannot reach the node: 127.%refused%'")
+        .count(
+            "health_check WHERE NOT reached AND detail LIKE '%Cannot reach the node: \
+            127.%refused%'",
+        )
         .await;
-    assert!(refused >= 1, "what is kept says where and why");
-    bed.testbed.node(0).restart().expect("it comes back");
+    assert!(refused >= 1, "the stored health check must have the address and the error");
+    bed.testbed.node(0).restart().expect("the server restarts");
     until("node WHERE transport = 'ssh' AND alive").await;
     worker.stop().await;
 }
@@ -162,11 +173,11 @@ async fn run_survives_broken_connection_with_complete_log() {
     appears(&bed.cluster.nodes[0].root.join("half")).await;
     bed.testbed.node(0).stop();
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    bed.testbed.node(0).restart().expect("it comes back");
+    bed.testbed.node(0).restart().expect("the server restarts");
     bed.cluster.reaches(0, "counts", "active").await;
     worker.stop().await;
     let runs = bed.cluster.runs(0, "counts").await;
-    assert_eq!(runs.len(), 1, "it was never started again: {runs:?}");
+    assert_eq!(runs.len(), 1, "the run must not start again: {runs:?}");
     let run = engine::ids::RunId(runs[0].id);
     let pieces = store::runs::read_log_range(
         bed.cluster.server(),
@@ -179,7 +190,7 @@ async fn run_survives_broken_connection_with_complete_log() {
     .expect("a log");
     let mut log = Vec::new();
     for piece in pieces {
-        assert_eq!(piece.at_offset, log.len() as i64, "pieces lie one behind the other");
+        assert_eq!(piece.at_offset, log.len() as i64, "the chunks of the log must be contiguous");
         log.extend(piece.body);
     }
     // Each stream's bytes are unchanged, except that unfinished lines got a newline.
@@ -188,12 +199,12 @@ async fn run_survives_broken_connection_with_complete_log() {
         lines.flatten().copied().collect::<Vec<u8>>()
     };
     for (stream, file) in [(b'o', "said.out"), (b'e', "said.err")] {
-        let mut text = fs::read(bed.cluster.nodes[0].root.join(file)).expect("what it said");
+        let mut text = fs::read(bed.cluster.nodes[0].root.join(file)).expect("the printed text");
         text.push(b'\n');
-        assert!(of(stream) == text, "{} of {} bytes of {file}", of(stream).len(), text.len());
+        assert!(of(stream) == text, "got {} of {} bytes of {file}", of(stream).len(), text.len());
     }
-    assert_eq!(of(b'o').len() + of(b'e').len(), log.len(), "and nothing else");
-    assert!(bed.connections(0) >= 1, "the server that came back was found");
+    assert_eq!(of(b'o').len() + of(b'e').len(), log.len(), "the log must contain nothing else");
+    assert!(bed.connections(0) >= 1, "the worker must have reconnected");
 }
 
 #[tokio::test]
@@ -204,7 +215,7 @@ async fn canceled_run_ends_on_its_node() {
     let worker = bed.worker();
     let pid = appears(&bed.cluster.nodes[0].root.join("ran")).await;
     let run = bed.cluster.running(0, "sleeps").await;
-    store::runs::cancel_run(bed.cluster.db.owner(), run, "ada").await.expect("to cancel");
+    store::runs::cancel_run(bed.cluster.db.owner(), run, "ada").await.expect("a canceled run");
     dies(&pid).await;
     worker.stop().await;
 }
@@ -215,7 +226,7 @@ async fn node_with_other_host_key_is_refused() {
     bed.cluster.add_script_role("writes", WRITES, |_| ()).await;
     bed.testbed.node(0).stop();
     bed.testbed.node(0).replace_host_key().expect("another key");
-    bed.testbed.node(0).restart().expect("it comes up");
+    bed.testbed.node(0).restart().expect("the server starts");
     bed.cluster.commit(&[bind(0, "writes")]).await;
     let worker = bed.worker();
     let reason = bed.fails(0, "writes").await;
@@ -223,7 +234,7 @@ async fn node_with_other_host_key_is_refused() {
         reason.contains("Unexpected host key of") && reason.contains("reinstalled"),
         "{reason}"
     );
-    assert_eq!(bed.connections(0), 0, "no key of ours was shown to it");
+    assert_eq!(bed.connections(0), 0, "no key must be offered to the unknown server");
     worker.stop().await;
 }
 
@@ -231,7 +242,7 @@ async fn node_with_other_host_key_is_refused() {
 async fn connection_errors_name_key_or_address() {
     let mut bed = Bed::of(2).await;
     bed.cluster.add_script_role("writes", WRITES, |_| ()).await;
-    fs::write(bed.testbed.secrets().join("testbed/1.pub"), "").expect("the file is ours");
+    fs::write(bed.testbed.secrets().join("testbed/1.pub"), "").expect("a writable file");
     let address = bed.testbed.nodes()[1].address;
     bed.testbed.node(1).stop();
     bed.cluster.commit(&[bind(0, "writes"), bind(1, "writes")]).await;
@@ -252,7 +263,7 @@ async fn invalid_key_secret_is_not_revealed() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("writes", WRITES, |_| ()).await;
     fs::write(bed.testbed.secrets().join("testbed/1"), "hunter2 is not a key\n")
-        .expect("the file is ours");
+        .expect("a writable file");
     bed.cluster.commit(&[bind(0, "writes")]).await;
     let worker = bed.worker();
     let reason = bed.fails(0, "writes").await;
@@ -286,13 +297,18 @@ async fn flood_of_output_is_cut_with_notice() {
     .await
     .expect("a log");
     let length: u64 = pieces.iter().map(|piece| piece.body.len() as u64).sum();
-    assert!(length <= worker::job::log::MAX_LOG + 1_000, "{length} bytes");
-    let last = String::from_utf8_lossy(&pieces.last().expect("a piece").body).into_owned();
+    assert!(length <= worker::job::log::MAX_LOG + 1_000, "the log has {length} bytes");
+    let last =
+        String::from_utf8_lossy(&pieces.last().expect("a chunk of the log").body).into_owned();
     assert!(
         last.contains("the rest is not stored")
             || last.contains("more output than this node stores"),
         "{last}"
     );
     let left = bed.cluster.nodes[0].root.join(".gantry/run");
-    assert_eq!(fs::read_dir(left).expect("a folder").count(), 0, "nothing of it stays on the node");
+    assert_eq!(
+        fs::read_dir(left).expect("a folder").count(),
+        0,
+        "no file of the run is left on the node"
+    );
 }

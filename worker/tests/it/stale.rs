@@ -85,8 +85,12 @@ async fn output_reruns_child_only_if_it_changes() {
         settled(&cluster).await;
     };
     again().await;
-    assert_eq!(ran(&cluster, 0), ["app 1", "proxy 1", "app 1"], "the same output");
-    fs::write(cluster.nodes[0].root.join("version"), "v2").expect("the folder is ours");
+    assert_eq!(
+        ran(&cluster, 0),
+        ["app 1", "proxy 1", "app 1"],
+        "the child must not run again if the output is the same"
+    );
+    fs::write(cluster.nodes[0].root.join("version"), "v2").expect("a writable folder");
     again().await;
     assert_eq!(ran(&cluster, 0)[3..], ["app 1", "proxy 1 v2"]);
     worker.stop().await;
@@ -115,14 +119,38 @@ async fn members_of_barrier_rerun_its_children() {
     assert_eq!(ran(&cluster, 2).len(), 1);
     cluster.commit(&[barrier()]).await;
     settled(&cluster).await;
-    assert_eq!(ran(&cluster, 2).len(), 2, "a member left");
+    assert_eq!(ran(&cluster, 2).len(), 2, "the child must run again because a member left");
     cluster.commit(&[barrier().after(1, "app")]).await;
     settled(&cluster).await;
-    assert_eq!(ran(&cluster, 2).len(), 3, "a member came");
+    assert_eq!(ran(&cluster, 2).len(), 3, "the child must run again because a member joined");
     cluster.commit(&[bind(1, "app").data(json!({"port": 5}))]).await;
     settled(&cluster).await;
-    assert_eq!(ran(&cluster, 2).len(), 4, "a member changed");
-    assert_eq!(ran(&cluster, 0).len(), 1, "the other member reads nothing");
+    assert_eq!(ran(&cluster, 2).len(), 4, "the child must run again because a member changed");
+    assert_eq!(ran(&cluster, 0).len(), 1, "the member that reads no data must not run again");
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn declared_value_of_a_grandparent_reruns_step() {
+    let mut cluster = Cluster::of(1).await;
+    cluster.add_script_role("app", APP, |_| ()).await;
+    cluster.add_script_role("middle", "#!/bin/sh\necho middle >>ran\n", |_| ()).await;
+    let reads = |role: &mut engine::catalog::Role| role.run.reads = vec![vec!["port".into()]];
+    cluster.add_script_role("proxy", PROXY, reads).await;
+    let app = |port: i64| bind(0, "app").data(json!({"port": port}));
+    let rest = [bind(0, "middle").after(0, "app"), bind(0, "proxy").after(0, "middle")];
+    let [middle, proxy] = rest;
+    cluster.commit(&[app(1), middle, proxy]).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "proxy", "active").await;
+    settled(&cluster).await;
+    cluster.commit(&[app(2)]).await;
+    settled(&cluster).await;
+    assert_eq!(
+        ran(&cluster, 0),
+        ["app 1", "middle", "proxy 1", "app 2", "middle", "proxy 2"],
+        "the output of the middle step is the same, but the proxy reads the port of the app"
+    );
     worker.stop().await;
 }
 

@@ -119,7 +119,7 @@ const COUNTS: &str = "#!/bin/sh\necho x >>ran\n";
 fn refused(ended: Ended, because: &str) {
     match ended {
         Ended::Refused(reason) => assert!(reason.contains(because), "{reason}"),
-        other => panic!("{other:?} instead of a refusal because of {because:?}"),
+        other => panic!("expected a refusal because of {because:?}, got {other:?}"),
     }
 }
 
@@ -158,7 +158,7 @@ async fn damaged_ledger_stops_step_and_names_file() {
     let bench = Bench::with(COUNTS);
     went_well(&bench.run(&bench.job(1, 1, "a")).await);
     let ledger = bench.root().join(".gantry/ledger").join(bench.step.to_string());
-    std::fs::write(&ledger, "epoch=1\nattempt=zero\n").expect("the file is ours");
+    std::fs::write(&ledger, "epoch=1\nattempt=zero\n").expect("a writable file");
     match bench.run(&bench.job(2, 1, "a")).await {
         Ended::Failed { reason, .. } => {
             assert!(reason.contains("damaged") && reason.contains(".gantry/ledger"), "{reason}")
@@ -170,7 +170,8 @@ async fn damaged_ledger_stops_step_and_names_file() {
 
 #[tokio::test]
 async fn newer_attempt_ends_the_older_first() {
-    let alone = "#!/bin/sh\ncase $(sed 's/.*) //' /proc/$(cat ran)/stat 2>/dev/null) in '' | Z*) ;; *) exit 9 ;; esac\n";
+    let alone = "#!/bin/sh\ncase $(sed 's/.*) //' /proc/$(cat ran)/stat 2>/dev/null) in '' | Z*) \
+        ;; *) exit 9 ;; esac\n";
     let bench = Bench::with(alone);
     let slow = Bench::with(STAYS);
     let first = slow.job(1, 1, "a");
@@ -199,7 +200,8 @@ const STAYS: &str = "#!/bin/sh\necho $$ >ran\ntrap '' TERM\nwhile :; do sleep 1;
 #[tokio::test]
 async fn old_epoch_attempt_spares_its_namesake() {
     let slow = Bench::with(STAYS);
-    let alone = "#!/bin/sh\ncase $(sed 's/.*) //' /proc/$(cat ran)/stat 2>/dev/null) in '' | Z*) ;; *) exit 9 ;; esac\n\
+    let alone = "#!/bin/sh\ncase $(sed 's/.*) //' /proc/$(cat ran)/stat 2>/dev/null) in '' | Z*) \
+        ;; *) exit 9 ;; esac\n\
                  sleep 1\n[ -s \"$GANTRY_INPUT\" ] || exit 8\necho '{\"by\": \"the later\"}' >\"$GANTRY_OUTPUT\"\n";
     let bench = Bench::with(alone);
     let before = slow.job(5, 1, "a");
@@ -220,7 +222,7 @@ async fn old_epoch_attempt_spares_its_namesake() {
     }
     refused(older, "ended by a newer one");
     let left = std::fs::read_dir(slow.root().join(".gantry/run")).expect("a folder").count();
-    assert_eq!(left, 0, "nothing of both stays");
+    assert_eq!(left, 0, "no file of both attempts is left");
 }
 
 #[tokio::test]
@@ -242,7 +244,7 @@ async fn remains_of_old_epoch_are_ended() {
         dies(&pid).await;
         assert_eq!(bench.nodes.running_attempts(&job.connection).await, Ok(vec![]));
         let left = std::fs::read_dir(bench.root().join(".gantry/run")).expect("a folder").count();
-        assert_eq!(left, 0, "nothing of it stays");
+        assert_eq!(left, 0, "no file of the attempt is left");
     };
     let (ended, ()) = tokio::join!(bench.run(&job), ending);
     refused(ended, "ended by a newer one");
@@ -302,7 +304,7 @@ async fn timeout_clock_ends_with_its_run() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!(
-        "{} processes still wait for the end of a time that no run has any more",
+        "{} processes still measure the time limit of runs that ended",
         processes_with(&LIMIT.to_string())
     );
 }
@@ -313,7 +315,7 @@ async fn timeout_clock_ends_with_its_run() {
 async fn timeout_clock_ends_with_its_dead_supervisor() {
     let folder = tempfile::tempdir().expect("a folder");
     let wrapper = folder.path().join("wrapper");
-    std::fs::write(&wrapper, WRAPPER).expect("the folder is ours");
+    std::fs::write(&wrapper, WRAPPER).expect("a writable folder");
     let mut supervisor = Command::new("sleep").arg("300").spawn().expect("a process");
     let pid = supervisor.id();
     let mut clock = tokio::process::Command::new("sh")
@@ -323,18 +325,20 @@ async fn timeout_clock_ends_with_its_dead_supervisor() {
         .kill_on_drop(true)
         .spawn()
         .expect("a shell");
-    supervisor.kill().expect("it is ours");
+    supervisor.kill().expect("the test owns it");
     let ended = tokio::time::timeout(Duration::from_secs(30), clock.wait()).await;
-    supervisor.wait().expect("it is ours");
-    assert!(ended.expect("it does not wait for the zombie").expect("it is ours").success());
+    supervisor.wait().expect("the test owns it");
+    assert!(
+        ended.expect("an end without waiting for the zombie").expect("the test owns it").success()
+    );
 }
 
 /// The process id of a killed wrapper may be reused. The clock must not signal that process.
 #[test]
-fn timeout_clock_spares_reused_process_id() {
+fn timeout_clock_does_not_end_reused_process_id() {
     let folder = tempfile::tempdir().expect("a folder");
     let wrapper = folder.path().join("wrapper");
-    std::fs::write(&wrapper, WRAPPER).expect("the folder is ours");
+    std::fs::write(&wrapper, WRAPPER).expect("a writable folder");
     let woken = |began: &str| {
         let mut other = Command::new("sleep").arg("300").spawn().expect("a process");
         let pid = other.id().to_string();
@@ -347,9 +351,9 @@ fn timeout_clock_spares_reused_process_id() {
             .arg(folder.path())
             .args(["clock", "0", &pid, &began])
             .status();
-        assert!(clock.expect("it ends").success());
+        assert!(clock.expect("the task ends").success());
         std::thread::sleep(Duration::from_millis(100));
-        let woken = other.try_wait().expect("it is ours").is_some();
+        let woken = other.try_wait().expect("the test owns it").is_some();
         let _ = other.kill();
         let _ = other.wait();
         woken

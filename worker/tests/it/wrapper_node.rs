@@ -54,22 +54,22 @@ struct Node {
 impl Node {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        fs::write(folder.path().join("wrapper"), WRAPPER).expect("the folder is ours");
-        fs::create_dir(folder.path().join("node")).expect("the folder is ours");
+        fs::write(folder.path().join("wrapper"), WRAPPER).expect("a writable folder");
+        fs::create_dir(folder.path().join("node")).expect("a writable folder");
         Self { folder, tools: None }
     }
 
     fn without_flock() -> Self {
         let node = Self::new();
         let tools = node.folder.path().join("bin");
-        fs::create_dir(&tools).expect("the folder is ours");
+        fs::create_dir(&tools).expect("a writable folder");
         for tool in TOOLS {
             let found = ["/usr/bin", "/bin"].map(|place| Path::new(place).join(tool));
             let found = found
                 .iter()
                 .find(|path| path.exists())
                 .unwrap_or_else(|| panic!("{tool} is not installed"));
-            std::os::unix::fs::symlink(found, tools.join(tool)).expect("the folder is ours");
+            std::os::unix::fs::symlink(found, tools.join(tool)).expect("a writable folder");
         }
         Self { tools: Some(tools), ..node }
     }
@@ -166,7 +166,7 @@ fn with_size(words: &[String], input: &str) -> Vec<String> {
 
 fn ended(mut child: Child) -> Output {
     drop(child.stdin.take());
-    child.wait_with_output().expect("it ends")
+    child.wait_with_output().expect("the task ends")
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -191,26 +191,26 @@ fn number(text: &str) -> Pid {
 }
 
 /// Waits until the condition is true.
-async fn comes(what: &str, so: impl Fn() -> bool) {
+async fn comes(description: &str, so: impl Fn() -> bool) {
     for _ in 0..1_500 {
         if so() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("it never came to it: {what}");
+    panic!("the condition did not become true: {description}");
 }
 
 #[test]
 fn unused_input_is_deleted() {
     let node = Node::new();
     let words = node.words("#!/bin/sh\necho x >>ran\n", "s", 1, 1);
-    let nothing_stays = |ran: &Output, why: &str| {
+    let nothing_stays = |ran: &Output, message: &str| {
         assert_eq!(ran.status.code(), Some(74), "{ran:?}");
         let error = String::from_utf8_lossy(&ran.stderr);
-        assert!(error.contains(why), "{error}");
-        assert_eq!((node.betraying(), node.runs()), (vec![], vec![]), "{why}");
-        assert_eq!(names(&node.stored_file("incoming")), Vec::<String>::new(), "{why}");
+        assert!(error.contains(message), "{error}");
+        assert_eq!((node.betraying(), node.runs()), (vec![], vec![]), "{message}");
+        assert_eq!(names(&node.stored_file("incoming")), Vec::<String>::new(), "{message}");
     };
     let half = &INPUT[..INPUT.len() - 1];
     nothing_stays(&node.call(&words, half), "the input is incomplete");
@@ -222,7 +222,7 @@ fn unused_input_is_deleted() {
     // The input fits, but not the reserve for the run's end.
     nothing_stays(&node.call_on_a_full_disk(12, &words, INPUT), "is the disk full?");
     assert!(!node.root().join("ran").exists());
-    assert!(node.call(&words, INPUT).status.success(), "none of it counts as an attempt");
+    assert!(node.call(&words, INPUT).status.success(), "unused input must not count as an attempt");
 }
 
 #[test]
@@ -234,17 +234,17 @@ fn partial_script_is_deleted() {
     assert_eq!(node.call(&put, &script[..100]).status.code(), Some(74));
     assert_eq!(names(&node.stored_file("scripts")), Vec::<String>::new());
 
-    let there = node.folder.path().join("staged/wrapper");
+    let path = node.folder.path().join("staged/wrapper");
     let mut stage = Command::new("/bin/sh");
     stage
         .arg("-c")
         .arg("trap '' XFSZ; ulimit -f 4; exec sh -c \"$@\"")
         .args(["sh", STAGE_WRAPPER, "gantry"])
-        .arg(&there);
+        .arg(&path);
     let mut stage = stage.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a shell");
     let _ = stage.stdin.as_mut().expect("a pipe").write_all(WRAPPER.as_bytes());
     assert!(!ended(stage).status.success());
-    assert_eq!(names(there.parent().expect("a folder")), Vec::<String>::new());
+    assert_eq!(names(path.parent().expect("a folder")), Vec::<String>::new());
 }
 
 /// Simulates a power failure: no process can clean up.
@@ -254,45 +254,49 @@ async fn dies_at_once(node: &Node, words: &[String]) {
     let leader = appears(&node.root().join("leader")).await;
     let of = |name: &str| {
         let folder = node.stored_file("run").join(node.runs().remove(0));
-        let text = fs::read_to_string(folder.join(name)).expect("it is written");
+        let text = fs::read_to_string(folder.join(name)).expect("a written file");
         text.split(' ').nth(1).expect("a number").to_owned()
     };
     let (supervisor, group) = (of("supervisor"), of("process"));
-    kill(number(&supervisor), Signal::SIGKILL).expect("it is ours");
-    killpg(number(&group), Signal::SIGKILL).expect("it is ours");
-    following.kill().expect("it is ours");
-    following.wait().expect("it is ours");
+    kill(number(&supervisor), Signal::SIGKILL).expect("the test owns it");
+    killpg(number(&group), Signal::SIGKILL).expect("the test owns it");
+    following.kill().expect("the test owns it");
+    following.wait().expect("the test owns it");
     for pid in [leader, supervisor] {
         dies(&pid).await;
     }
-    fs::remove_file(node.root().join("leader")).expect("it is there");
+    fs::remove_file(node.root().join("leader")).expect("it exists");
 }
 
 #[tokio::test]
 async fn crashed_attempt_leaves_no_input() {
     let node = Node::new();
     dies_at_once(&node, &node.words(SLEEPS, "s", 1, 1)).await;
-    assert!(!node.betraying().is_empty(), "it could not clear away itself");
+    assert!(!node.betraying().is_empty(), "a crashed attempt cannot delete its own input");
     assert_eq!(
         output_text(&node.call(&["end", "s", "1", "1", "1"], "")),
         "started=yes state=started\n"
     );
-    assert_eq!((node.betraying(), node.runs()), (vec![], vec![]), "who ends it clears away");
+    assert_eq!(
+        (node.betraying(), node.runs()),
+        (vec![], vec![]),
+        "ending an attempt must delete its input"
+    );
 
     dies_at_once(&node, &node.words(SLEEPS, "s", 1, 2)).await;
     assert_eq!(output_text(&node.call(&["attempts"], "")), "1.2 s gone\n");
-    assert_eq!(node.betraying(), Vec::<PathBuf>::new(), "who finds it clears away");
+    assert_eq!(node.betraying(), Vec::<PathBuf>::new(), "finding an attempt must delete its input");
     assert_eq!(
         node.call(&["follow", "1.2", "0", "0", "-", "100"], "").status.code(),
         Some(77),
-        "and it is told apart from none"
+        "a lost attempt must have another exit code than an unknown one"
     );
 
     // The machine went down before the supervisor file was written.
     let folder = node.stored_file("run").join("1.3");
-    fs::create_dir(&folder).expect("the folder is ours");
+    fs::create_dir(&folder).expect("a writable folder");
     for (name, text) in [("of", "other 0\n"), ("boot", "before\n"), ("input.json", INPUT)] {
-        fs::write(folder.join(name), text).expect("the folder is ours");
+        fs::write(folder.join(name), text).expect("a writable folder");
     }
     let left = output_text(&node.call(&["attempts"], ""));
     assert!(left.contains("1.3 other gone\n"), "{left}");
@@ -308,32 +312,44 @@ async fn partial_input_does_not_block_others() {
             with_size(&node.words(SLEEPS, "s", 1, attempt), &input)
         });
         let mut silent = node.start(&sleeps(1), half);
-        comes("half an input is there", || !node.betraying().is_empty()).await;
+        comes("half of the input has arrived", || !node.betraying().is_empty()).await;
         let other = node.call(&["end", "other", "1", "1", "1"], "");
         assert!(other.status.success(), "{other:?}");
-        assert!(!node.betraying().is_empty(), "it may still start");
+        assert!(
+            !node.betraying().is_empty(),
+            "the input of an attempt that may still start must stay"
+        );
 
         let newer = node.call(&node.words("#!/bin/sh\necho x >>ran\n", "s", 1, 2), INPUT);
         assert!(newer.status.success(), "{newer:?}");
         assert_eq!(
             node.betraying(),
             Vec::<PathBuf>::new(),
-            "of the outdated nothing stays, whether it ends or not"
+            "an outdated attempt must leave no input"
         );
-        silent.stdin.as_mut().expect("a pipe").write_all(b"\n").expect("it reads");
+        silent
+            .stdin
+            .as_mut()
+            .expect("a pipe")
+            .write_all(b"\n")
+            .expect("the wrapper reads its input");
         let late = ended(silent);
         assert_eq!(late.status.code(), Some(71), "{late:?}");
         assert!(!node.root().join("leader").exists());
 
         let mut killed = node.start(&sleeps(3), half);
-        comes("half an input is there", || !node.betraying().is_empty()).await;
-        killed.kill().expect("it is ours");
-        killed.wait().expect("it is ours");
+        comes("half of the input has arrived", || !node.betraying().is_empty()).await;
+        killed.kill().expect("the test owns it");
+        killed.wait().expect("the test owns it");
         assert_eq!(output_text(&node.call(&["attempts"], "")), "1.2 s ended\n");
-        assert_eq!(node.betraying(), Vec::<PathBuf>::new(), "who finds it clears away");
+        assert_eq!(
+            node.betraying(),
+            Vec::<PathBuf>::new(),
+            "finding an attempt must delete its input"
+        );
 
         let ended_meanwhile = node.start(&sleeps(4), half);
-        comes("half an input is there", || !node.betraying().is_empty()).await;
+        comes("half of the input has arrived", || !node.betraying().is_empty()).await;
         assert_eq!(
             output_text(&node.call(&["end", "s", "1", "4", "1"], "")),
             "started=no state=succeeded\n"
@@ -368,9 +384,9 @@ fn arrives(node: &Node) {
     assert_eq!(
         output_text(&node.call(&run("1"), &input)),
         format!("out{reported}"),
-        "the script came along"
+        "the wrapper must run the script that follows the input"
     );
-    assert_eq!(node.runs(), ["1.1"], "nobody said that it arrived");
+    assert_eq!(node.runs(), ["1.1"], "the attempt must stay until its result is acknowledged");
     assert_eq!(output_text(&node.call(&["follow", "1.1", "3", "0", "MARK", "100"], "")), reported);
     assert_eq!(
         output_text(&node.call(&["follow", "1.1", "3", "0", "MARK", "100"], "taken\n")),
@@ -391,7 +407,7 @@ fn non_regular_output_file_is_reported() {
         ["rm -f F; mkdir F", "rm -f F; mkfifo F", "rm -f F; ln -s /nowhere F"].iter().enumerate()
     {
         let script = format!("#!/bin/sh\n{}\n", makes.replace('F', "\"$GANTRY_OUTPUT\""));
-        let attempt = i64::try_from(attempt).expect("few") + 1;
+        let attempt = i64::try_from(attempt).expect("a small number") + 1;
         assert!(
             node.call(&node.words(&script, &format!("s{attempt}"), 1, attempt), INPUT)
                 .status
@@ -415,23 +431,23 @@ impl Earlier {
         let start = start_time(child.id());
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot");
         let folder = node.stored_file("run").join(attempt.to_string());
-        fs::create_dir_all(&folder).expect("the folder is ours");
+        fs::create_dir_all(&folder).expect("a writable folder");
         let process = format!("{} {} {start}\n", boot.trim(), child.id());
         for (name, text) in
             [("of", format!("{step} 1\n")), ("process", process), ("input.json", INPUT.to_owned())]
         {
-            fs::write(folder.join(name), text).expect("the folder is ours");
+            fs::write(folder.join(name), text).expect("a writable folder");
         }
         Self { child }
     }
 
     fn started(self, node: &Node, attempt: i64, step: &str) -> Self {
         let ledger = node.stored_file("ledger");
-        fs::create_dir_all(&ledger).expect("the folder is ours");
+        fs::create_dir_all(&ledger).expect("a writable folder");
         let text = format!(
             "epoch=1\nattempt={attempt}\nstarted={attempt}\ngeneration=1\ncontent=c\nstate=started\n"
         );
-        fs::write(ledger.join(step), text).expect("the folder is ours");
+        fs::write(ledger.join(step), text).expect("a writable folder");
         self
     }
 
@@ -456,7 +472,7 @@ fn attempt_of_older_wrapper_can_be_ended() {
         output_text(&node.call(&["end", "s", "1", "4", "1"], "")),
         "started=unknown state=started\n"
     );
-    assert!(earlier.runs(), "an older attempt was to be ended");
+    assert!(earlier.runs(), "the older attempt must be running");
     assert_eq!(
         output_text(&node.call(&["end", "s", "1", "5", "1"], "")),
         "started=yes state=started\n"
@@ -466,8 +482,8 @@ fn attempt_of_older_wrapper_can_be_ended() {
 
     let earlier = Earlier::of(&node, 6, "s").started(&node, 6, "s");
     let half = node.stored_file("run").join("7");
-    fs::create_dir(&half).expect("the folder is ours");
-    fs::write(half.join("stdin"), INPUT).expect("the folder is ours");
+    fs::create_dir(&half).expect("a writable folder");
+    fs::write(half.join("stdin"), INPUT).expect("a writable folder");
     let newer = node.call(&node.words("#!/bin/sh\necho x >>ran\n", "s", 2, 6), INPUT);
     assert!(newer.status.success(), "{newer:?}");
     assert!(!earlier.runs());
@@ -478,13 +494,14 @@ fn attempt_of_older_wrapper_can_be_ended() {
 /// Replaces a tool that each lock holder calls. It detects two concurrent holders, and some callers
 /// die.
 fn watches_the_lock(node: &Node) {
-    let tool = node.tools.as_ref().expect("tools of its own").join("sync");
+    let tool = node.tools.as_ref().expect("a node with its own tools").join("sync");
     fs::remove_file(&tool).expect("a link");
-    let script = "#!/bin/sh\nmkdir \"${0%/*}/inside\" 2>/dev/null || echo \"$1\" >>\"${0%/*}/twice\"\nsleep 0.02\n\
+    let script = "#!/bin/sh\nmkdir \"${0%/*}/inside\" 2>/dev/null || echo \"$1\" \
+        >>\"${0%/*}/twice\"\nsleep 0.02\n\
                   rmdir \"${0%/*}/inside\"\ncase $1 in *dies*) kill -9 $PPID ;; esac\n";
-    fs::write(&tool, script).expect("the folder is ours");
+    fs::write(&tool, script).expect("a writable folder");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(&tool, mode).expect("the folder is ours");
+    fs::set_permissions(&tool, mode).expect("a writable folder");
 }
 
 #[test]
@@ -502,7 +519,7 @@ fn lock_without_flock_has_one_holder() {
         assert_eq!(fine, !number.is_multiple_of(3), "{number}: {output:?}");
     }
     let twice = fs::read_to_string(node.folder.path().join("bin/twice")).unwrap_or_default();
-    assert_eq!(twice, "", "two had it at once");
+    assert_eq!(twice, "", "two attempts held the lock at once");
 }
 
 #[test]
@@ -511,21 +528,21 @@ fn abandoned_lock_can_be_acquired() {
     let is_had = |name: &str| {
         let output = node.call(&["end", name, "1", "1", "1"], "");
         assert!(output.status.success(), "{output:?}");
-        assert_eq!(names(&node.stored_file("holder")), ["free"], "and is given back");
+        assert_eq!(names(&node.stored_file("holder")), ["free"], "the lock must be released");
     };
     // The remains of an older wrapper that died while it took the lock.
-    fs::create_dir_all(node.stored_file("lock.d")).expect("the folder is ours");
+    fs::create_dir_all(node.stored_file("lock.d")).expect("a writable folder");
     is_had("a");
     // The creator died before the lock was complete.
-    fs::remove_file(node.stored_file("holder/free")).expect("it is there");
+    fs::remove_file(node.stored_file("holder/free")).expect("it exists");
     is_had("b");
-    fs::remove_file(node.stored_file("holder/free")).expect("it is there");
-    fs::create_dir(node.stored_file("holder/holder.1")).expect("the folder is ours");
+    fs::remove_file(node.stored_file("holder/free")).expect("it exists");
+    fs::create_dir(node.stored_file("holder/holder.1")).expect("a writable folder");
     is_had("c");
     // The process id of the dead holder was reused.
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot");
     let other = format!("holder/{}.{}.1", boot.trim(), std::process::id());
-    fs::rename(node.stored_file("holder/free"), node.stored_file(&other)).expect("it is there");
+    fs::rename(node.stored_file("holder/free"), node.stored_file(&other)).expect("it exists");
     is_had("d");
 }
 
@@ -544,14 +561,14 @@ fn node_without_flock_works() {
     let broken = call(&run, "{}\nA=");
     assert!(
         !broken.status.success() && !root.join("child").exists(),
-        "half an input starts nothing: {broken:?}"
+        "truncated input must start nothing: {broken:?}"
     );
     let ran = call(&run, "{}\n{}\nA=1\n");
     assert!(ran.status.success(), "{ran:?}");
     assert_eq!(String::from_utf8_lossy(&ran.stdout), "out\n");
     let how = String::from_utf8_lossy(&call(&["take", "1.1", "100"], "").stdout).into_owned();
     assert!(how.contains("why=timeout"), "{how}");
-    let child = fs::read_to_string(root.join("child")).expect("it ran");
+    let child = fs::read_to_string(root.join("child")).expect("the script ran");
     let stat = fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
     assert!(stat.is_empty() || stat.contains(") Z"), "{stat}");
     let again = call(&run, "{}\n{}\nA=1\n");

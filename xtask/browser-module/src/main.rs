@@ -54,14 +54,14 @@ fn split(compiled: &Path, folder: &Path, name: &str) -> anyhow::Result<()> {
     options.link_name = "./split.js";
     let split = transform(options)
         .map_err(|error| anyhow!("{} can't be cut into parts: {error:#}", compiled.display()))?;
-    let mut lent = BTreeMap::new();
+    let mut main_exports = BTreeMap::new();
     for file in &split.split_modules {
         let bytes = std::fs::read(file)?;
-        borrowed(&bytes, &mut lent).with_context(|| file.display().to_string())?;
+        add_imports(&bytes, &mut main_exports).with_context(|| file.display().to_string())?;
         std::fs::write(file, strip_name_section(&bytes)?)?;
     }
     let parts: BTreeMap<_, _> = split.prefetch_map.into_iter().collect();
-    let bytes = serde_json::json!({ "parts": parts, "lent": lent });
+    let bytes = serde_json::json!({ "parts": parts, "main_exports": main_exports });
     std::fs::write(folder.join("cut.json"), serde_json::to_vec_pretty(&bytes)?)?;
 
     bind(Bindgen::new().input_path(&main), folder, name)
@@ -135,7 +135,7 @@ const UNSPLIT_MODULE: &str = "__wasm_split_placeholder__";
 
 /// Collects what a split file imports from the main file, by name and type (in WebAssembly text
 /// format).
-fn borrowed(file: &[u8], lent: &mut BTreeMap<String, String>) -> anyhow::Result<()> {
+fn add_imports(file: &[u8], main_exports: &mut BTreeMap<String, String>) -> anyhow::Result<()> {
     for section in Parser::new(0).parse_all(file) {
         let Payload::ImportSection(imports) = section? else { continue };
         for import in imports.into_imports() {
@@ -153,7 +153,7 @@ fn borrowed(file: &[u8], lent: &mut BTreeMap<String, String>) -> anyhow::Result<
                     import.name
                 ),
             };
-            lent.insert(import.name.to_owned(), kind);
+            main_exports.insert(import.name.to_owned(), kind);
         }
     }
     Ok(())

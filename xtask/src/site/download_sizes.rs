@@ -19,8 +19,7 @@ use super::parts::Parts;
 /// Maximum bytes of a first visit.
 const MAX_FIRST_VISIT_BYTES: u64 = 700_000;
 
-/// Pieces and their pages (`pieces` in `app/src/part.rs`, and two in the board's own
-/// modules).
+/// Pieces and their pages. The module of a page has its `pieces`.
 const ON_DEMAND_PARTS: [(&str, &str); 7] = [
     ("board_forms", "board"),
     ("noderole_panel", "board"),
@@ -139,7 +138,7 @@ mod tests {
     fn first_visit_counts_all_loaded_files() {
         let files = [&MAIN[..], &[("board.wasm", 200_000), ("chunk_1.wasm", 50_000)]].concat();
         let sizes = sizes(&files, &[("board", &["board", "chunk_1"]), ("nodes", &["chunk_1"])])
-            .expect("all is there");
+            .expect("all files exist");
         assert_eq!(sizes.everywhere, 311_000);
         assert_eq!(sizes.parts, [("board".to_owned(), 250_000), ("nodes".to_owned(), 50_000)]);
         sizes.check().expect("below the limit");
@@ -155,7 +154,7 @@ mod tests {
         .concat();
         let parts: [(&str, &[&str]); 2] =
             [("board", &["board", "shared_1"]), ("planner", &["planner", "shared_1"])];
-        let sizes = sizes(&files, &parts).expect("all is there");
+        let sizes = sizes(&files, &parts).expect("all files exist");
         assert_eq!(sizes.parts, [("board".to_owned(), 380_000)]);
         assert_eq!(sizes.pieces, [("planner", 90_000)]);
         sizes.check().expect("the planner is loaded on demand");
@@ -164,8 +163,8 @@ mod tests {
     #[test]
     fn oversized_page_is_named() {
         let files = [&MAIN[..], &[("board.wasm", 389_000), ("graph.wasm", 389_001)]].concat();
-        let sizes =
-            sizes(&files, &[("board", &["board"]), ("graph", &["graph"])]).expect("all is there");
+        let sizes = sizes(&files, &[("board", &["board"]), ("graph", &["graph"])])
+            .expect("all files exist");
         let message = sizes.check().expect_err("one byte over the limit").to_string();
         assert!(
             message.contains("graph (700001 of 700000)") && !message.contains("board"),
@@ -175,7 +174,7 @@ mod tests {
 
     #[test]
     fn unsplit_or_incomplete_module_is_rejected() {
-        assert!(sizes(&MAIN, &[]).expect("measured").check().is_err());
+        assert!(sizes(&MAIN, &[]).expect("the sizes").check().is_err());
         assert!(sizes(&MAIN, &[("board", &["board"])]).is_err());
     }
 }

@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+use crate::command::Step;
 use crate::tree::Tree;
 
 /// How the module is built.
@@ -57,7 +58,7 @@ pub(crate) fn build_for_development(tree: &Tree) -> anyhow::Result<()> {
 
 fn build_kind(tree: &Tree, kind: Kind) -> anyhow::Result<()> {
     let _lock = alone(tree)?;
-    let packages = PathBuf::from(tree.script("npm-packages", &["xtask"])?);
+    let packages = PathBuf::from(Step::script(tree, "npm-packages").arg("xtask").output()?);
     let module = module::build(tree, &packages, kind)?;
 
     let next = tree.target().join("site.next");
@@ -191,9 +192,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let place = folder.path().join("site");
 
-        assert!(replace(&place, &site(folder.path(), "next", "a")).expect("new"));
-        assert!(!replace(&place, &site(folder.path(), "next", "a")).expect("same"));
-        assert!(replace(&place, &site(folder.path(), "next", "b")).expect("other"));
+        assert!(replace(&place, &site(folder.path(), "next", "a")).expect("a new site"));
+        assert!(!replace(&place, &site(folder.path(), "next", "a")).expect("the same site"));
+        assert!(replace(&place, &site(folder.path(), "next", "b")).expect("another site"));
 
         assert_eq!(fs::read_to_string(place.join("pkg/gantry.css")).expect("the file"), "b");
         let left: Vec<_> = fs::read_dir(folder.path())

@@ -57,7 +57,7 @@ pub(super) struct Module {
 }
 
 pub(super) fn build(tree: &Tree, packages: &Path, kind: Kind) -> anyhow::Result<Module> {
-    let compiled = PathBuf::from(tree.script("browser-wasm", &[kind.profile()])?);
+    let compiled = PathBuf::from(Step::script(tree, "browser-wasm").arg(kind.profile()).output()?);
     let build = tree.target().join("site-build").join(kind.profile());
     let folder = build.join("module");
     let bindgen_folder = build.join("bound");
@@ -137,14 +137,15 @@ fn assemble(tools: &Binaryen<'_>, bindgen_folder: &Path, to: &Path) -> anyhow::R
     let (groups, made) =
         parts::grouped(&split_output.parts, |name| Ok(fs::metadata(file(name))?.len()))?;
 
-    let lender = bindgen_folder.join("lender.wat");
-    fs::write(&lender, parts::lender(&split_output.lent))?;
-    tools.run("wasm-as", [lender.clone()], &lender.with_extension("wasm"))?;
+    let export_module = bindgen_folder.join("exports.wat");
+    fs::write(&export_module, parts::export_module(&split_output.main_exports))?;
+    tools.run("wasm-as", [export_module.clone()], &export_module.with_extension("wasm"))?;
     for (index, group) in groups.iter().enumerate() {
         let merged = file(&format!("shared_{index}"));
-        // The files import from the lender by its name.
+        // The files import from this module by its name.
         let named = group.files.iter().flat_map(|name| [file(name), name.into()]);
-        let all = [lender.with_extension("wasm"), "__wasm_split".into()].into_iter().chain(named);
+        let all =
+            [export_module.with_extension("wasm"), "__wasm_split".into()].into_iter().chain(named);
         tools.run("wasm-merge", all, &merged)?;
     }
     // gantry.wasm, not gantry_bg.wasm: the page uses the name from .cargo/config.toml.

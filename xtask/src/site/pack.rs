@@ -90,7 +90,7 @@ mod tests {
             let text = "body { color: red }\n".repeat(100);
             let file = folder.path().join("pkg/a.css");
 
-            write(&file, text.as_bytes()).expect("written");
+            write(&file, text.as_bytes()).expect("a written file");
 
             let mut unpacked = Vec::new();
             let packed = fs::read(variant_path(&file, "br")).expect("br");
@@ -109,7 +109,7 @@ mod tests {
     fn font_has_no_compressed_variant() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("a.woff2");
-        write(&file, b"font").expect("written");
+        write(&file, b"font").expect("a written file");
         assert!(!variant_path(&file, "br").exists());
     }
 }

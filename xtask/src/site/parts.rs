@@ -21,7 +21,7 @@ pub(super) type Parts = BTreeMap<String, Vec<String>>;
 /// Number of unneeded bytes, as the linker wrote them, that cost as much as one more file. A file
 /// costs a request, the head that each file has, and compression: small files compress worse. With
 /// a higher value, pages load far more than they need; with a lower one, they request fifty files.
-const FILE_COST: u64 = 100_000;
+const FILE_COST: u64 = 160_000;
 
 /// The splitter's description of its output.
 #[derive(Debug, Deserialize)]
@@ -29,19 +29,19 @@ pub(super) struct SplitOutput {
     /// The files of each part.
     pub(super) parts: Parts,
     /// The main file's exports that other files use: names, and types in WebAssembly text format.
-    pub(super) lent: BTreeMap<String, String>,
+    pub(super) main_exports: BTreeMap<String, String>,
 }
 
 /// The weight of a byte in a part of average size.
-const DEFAULT: u64 = 256;
+const DEFAULT_WEIGHT: u64 = 256;
 
-/// The weight of a byte in each part, by its total size: linear below the average, and the fourth
+/// The weight of a byte in each part, by its total size: linear below the average, and the fifth
 /// power above it, because the largest pages are close to their limit.
-fn matters(sizes: &[u64]) -> Vec<u64> {
+fn weights(sizes: &[u64]) -> Vec<u64> {
     let average = (sizes.iter().sum::<u64>() / sizes.len().max(1) as u64).max(1);
     let weight = |size: u64| match size > average {
-        true => u128::from(size).pow(4) * u128::from(DEFAULT) / u128::from(average).pow(4),
-        false => u128::from(size) * u128::from(DEFAULT) / u128::from(average),
+        true => u128::from(size).pow(5) * u128::from(DEFAULT_WEIGHT) / u128::from(average).pow(5),
+        false => u128::from(size) * u128::from(DEFAULT_WEIGHT) / u128::from(average),
     };
     sizes.iter().map(|size| weight(*size).try_into().unwrap_or(u64::MAX)).collect()
 }
@@ -56,18 +56,18 @@ pub(super) struct FileGroup {
 }
 
 impl FileGroup {
-    /// The cost of merging two groups, in bytes of a part of [`DEFAULT`] weight. Negative if it saves
-    /// more. Each part that needs only one group loads the other one in vain. Each part that needs
-    /// both loads one file less.
-    fn cost(&self, other: &Self, matters: &[u64]) -> i128 {
-        let nothing = |one: &Self, two: &Self| {
+    /// The cost of merging two groups, in bytes of a part of [`DEFAULT_WEIGHT`] weight. Negative if it
+    /// saves more. Each part that needs only one group loads the other one unnecessarily. Each part that
+    /// needs both loads one file less.
+    fn cost(&self, other: &Self, weights: &[u64]) -> i128 {
+        let unused_cost = |one: &Self, two: &Self| {
             let unused_by = one.needed_by & !two.needed_by;
-            let parts = matters.iter().enumerate().filter(|(bit, _)| unused_by >> bit & 1 == 1);
-            parts.map(|(_, matters)| i128::from(*matters)).sum::<i128>() * i128::from(two.size)
-                / i128::from(DEFAULT)
+            let parts = weights.iter().enumerate().filter(|(bit, _)| unused_by >> bit & 1 == 1);
+            parts.map(|(_, weight)| i128::from(*weight)).sum::<i128>() * i128::from(two.size)
+                / i128::from(DEFAULT_WEIGHT)
         };
         let saved_files = u64::from((self.needed_by & other.needed_by).count_ones()) * FILE_COST;
-        nothing(self, other) + nothing(other, self) - i128::from(saved_files)
+        unused_cost(self, other) + unused_cost(other, self) - i128::from(saved_files)
     }
 
     fn join(&mut self, other: Self) {
@@ -109,8 +109,8 @@ pub(super) fn grouped(
         .values()
         .map(|files| files.iter().map(|file| size(file)).sum::<anyhow::Result<u64>>())
         .collect::<anyhow::Result<_>>()?;
-    let matters = matters(&sizes);
-    while merge_cheapest(&mut groups, &matters) {}
+    let weights = weights(&sizes);
+    while merge_cheapest(&mut groups, &weights) {}
     groups.sort_by(|a, b| b.size.cmp(&a.size).then_with(|| a.files.cmp(&b.files)));
     let is_unshared =
         |file: &&String| needed_by.get(file.as_str()).is_some_and(|by| by.count_ones() == 1);
@@ -124,9 +124,9 @@ pub(super) fn grouped(
 }
 
 /// Merges the cheapest pair. Returns false if no merge saves anything.
-fn merge_cheapest(groups: &mut Vec<FileGroup>, matters: &[u64]) -> bool {
+fn merge_cheapest(groups: &mut Vec<FileGroup>, weights: &[u64]) -> bool {
     let pairs = (1..groups.len()).flat_map(|one| (0..one).map(move |two| (two, one)));
-    let costs = pairs.map(|(two, one)| (groups[two].cost(&groups[one], matters), two, one));
+    let costs = pairs.map(|(two, one)| (groups[two].cost(&groups[one], weights), two, one));
     let Some((_, two, one)) = costs.min().filter(|(cost, ..)| *cost < 0) else { return false };
     let removed = groups.swap_remove(one);
     groups[two].join(removed);
@@ -135,11 +135,11 @@ fn merge_cheapest(groups: &mut Vec<FileGroup>, matters: &[u64]) -> bool {
 
 /// A module that re-exports the main file's exports, in WebAssembly text format. Files are merged
 /// with it, so that each import occurs only once.
-pub(super) fn lender(lent: &BTreeMap<String, String>) -> String {
+pub(super) fn export_module(main_exports: &BTreeMap<String, String>) -> String {
     let imports =
-        lent.iter().map(|(name, kind)| format!("  (import \"main\" \"{name}\" {kind})\n"));
+        main_exports.iter().map(|(name, kind)| format!("  (import \"main\" \"{name}\" {kind})\n"));
     let mut counts = BTreeMap::<&str, usize>::new();
-    let exports = lent.iter().map(|(name, kind)| {
+    let exports = main_exports.iter().map(|(name, kind)| {
         let kind = kind.trim_start_matches('(').split(' ').next().unwrap_or_default();
         let index = counts.entry(kind).or_default();
         *index += 1;
@@ -151,8 +151,8 @@ pub(super) fn lender(lent: &BTreeMap<String, String>) -> String {
 
 /// The JavaScript loader of the parts: for each part, a function that the main file imports.
 pub(super) fn loader(cut: &SplitOutput, made: &Parts) -> String {
-    let lent: Vec<&str> = cut.lent.keys().map(String::as_str).collect();
-    let mut script = LOADER_PROLOGUE.replace("LENT", &lent.join(", "));
+    let main_exports: Vec<&str> = cut.main_exports.keys().map(String::as_str).collect();
+    let mut script = LOADER_PROLOGUE.replace("EXPORTS", &main_exports.join(", "));
     for (name, files) in made {
         let files: Vec<String> = files.iter().map(|file| format!("\"{file}\"")).collect();
         script.push_str(&format!(
@@ -166,14 +166,14 @@ pub(super) fn loader(cut: &SplitOutput, made: &Parts) -> String {
 /// A file that failed to load is requested again the next time.
 const LOADER_PROLOGUE: &str = r#"import { initSync } from "./gantry.js";
 
-let lent;
+let exports;
 function imports() {
-  if (!lent) {
-    const { LENT } = initSync();
-    const main = { LENT };
-    lent = { main, __wasm_split: main };
+  if (!exports) {
+    const { EXPORTS } = initSync();
+    const main = { EXPORTS };
+    exports = { main, __wasm_split: main };
   }
-  return lent;
+  return exports;
 }
 
 const files = new Map();
@@ -223,7 +223,7 @@ mod tests {
             ("b", &["chunk_1"]),
             ("c", &["chunk_2", "split_c"]),
         ]);
-        let (groups, made) = grouped(&cut, |_| Ok(1)).expect("grouped");
+        let (groups, made) = grouped(&cut, |_| Ok(1)).expect("the groups");
         assert_eq!(groups.len(), 1);
         assert_eq!(
             made,
@@ -240,27 +240,33 @@ mod tests {
         // The groups of a, b and of a, b, c are small and similar. The group of c, d is large and
         // stays separate.
         let mut groups = vec![group(0b0011, 10), group(0b1100, 10 * FILE_COST), group(0b0111, 20)];
-        assert!(merge_cheapest(&mut groups, &[DEFAULT; 4]));
-        let kept: Vec<_> = groups.iter().map(|group| (group.needed_by, group.size)).collect();
-        assert_eq!(kept, [(0b0111, 30), (0b1100, 10 * FILE_COST)]);
+        assert!(merge_cheapest(&mut groups, &[DEFAULT_WEIGHT; 4]));
+        let sizes: Vec<_> = groups.iter().map(|group| (group.needed_by, group.size)).collect();
+        assert_eq!(sizes, [(0b0111, 30), (0b1100, 10 * FILE_COST)]);
         assert!(
-            !merge_cheapest(&mut groups, &[DEFAULT; 4]),
-            "c would save a request, and a and b load ten of them for nothing"
+            !merge_cheapest(&mut groups, &[DEFAULT_WEIGHT; 4]),
+            "merging c would make a and b load more than the saved request costs"
         );
     }
 
     #[test]
     fn unrelated_groups_stay_separate() {
-        assert!(!merge_cheapest(&mut vec![group(0b0011, 10), group(0b1100, 10)], &[DEFAULT; 4]));
+        assert!(!merge_cheapest(
+            &mut vec![group(0b0011, 10), group(0b1100, 10)],
+            &[DEFAULT_WEIGHT; 4]
+        ));
     }
 
     #[test]
     fn heavy_parts_load_fewer_unneeded_bytes() {
-        assert_eq!(matters(&[10_000, 20_000, 30_000]), [128, 256, 1296]);
+        assert_eq!(weights(&[10_000, 20_000, 30_000]), [128, 256, 1944]);
         // a and b need both, c only one. If c were light, they would be merged.
         let mut groups = vec![group(0b011, FILE_COST), group(0b111, FILE_COST)];
-        assert!(!merge_cheapest(&mut groups, &[DEFAULT, DEFAULT, 4 * DEFAULT]));
-        assert!(merge_cheapest(&mut groups, &[DEFAULT; 3]));
+        assert!(!merge_cheapest(
+            &mut groups,
+            &[DEFAULT_WEIGHT, DEFAULT_WEIGHT, 4 * DEFAULT_WEIGHT]
+        ));
+        assert!(merge_cheapest(&mut groups, &[DEFAULT_WEIGHT; 3]));
     }
 
     #[test]
@@ -272,7 +278,7 @@ mod tests {
                 (1_u32..256).filter(|set| set >> bit & 1 == 1).map(|set| format!("chunk_{set}"));
             cut.insert(name.clone(), files.collect());
         }
-        let (groups, made) = grouped(&cut, |file| Ok(file.len() as u64)).expect("grouped");
+        let (groups, made) = grouped(&cut, |file| Ok(file.len() as u64)).expect("the groups");
         assert!(groups.len() < 8, "{}", groups.len());
         for (name, files) in &cut {
             for file in files {
@@ -283,23 +289,24 @@ mod tests {
                             .and_then(|index| index.parse().ok())
                             .is_some_and(|index: usize| groups[index].files.contains(file))
                 });
-                assert!(is_included, "{name} lacks {file}");
+                assert!(is_included, "{name} must include {file}");
             }
         }
     }
 
     #[test]
-    fn lender_reexports_by_kind_and_index() {
-        let lent =
+    fn export_module_keeps_kind_and_index() {
+        let main_exports =
             [("f", "(table 3 funcref)"), ("g", "(global (mut i32))"), ("h", "(global (mut i32))")];
-        let lent = lent.map(|(name, kind)| (name.to_owned(), kind.to_owned())).into();
-        let text = lender(&lent);
+        let main_exports =
+            main_exports.map(|(name, kind)| (name.to_owned(), kind.to_owned())).into();
+        let text = export_module(&main_exports);
         for line in [
             "(import \"main\" \"f\" (table 3 funcref))",
             "(export \"f\" (table 0))",
             "(export \"h\" (global 1))",
         ] {
-            assert!(text.contains(line), "{line} is not in {text}");
+            assert!(text.contains(line), "{line} is missing in {text}");
         }
     }
 }

@@ -38,7 +38,11 @@ fn include(
             continue;
         }
         let import = Import::parse(line.trim()).with_context(|| {
-            format!("style/{name}:{}: write `@import \"file.css\";` or `@import \"file.css\" layer(name);`", number + 1)
+            format!(
+                "style/{name}:{}: write `@import \"file.css\";` or `@import \"file.css\" \
+                layer(name);`",
+                number + 1
+            )
         })?;
         if let Some(layer) = import.layer {
             bundle.push_str(&format!("@layer {layer} {{\n"));
@@ -78,9 +82,15 @@ pub(super) fn copy_fonts(css: &str, packages: &Path, to: &Path) -> anyhow::Resul
     fs::create_dir_all(to)?;
     let folders = font_packages(packages)?;
     for font in fonts(css) {
-        let package = folders.iter().find(|package| package.join("files").join(font).is_file()).with_context(|| {
-            format!("the styles name /fonts/{font}, which none of the font packages in xtask/package.json has")
-        })?;
+        let package = folders
+            .iter()
+            .find(|package| package.join("files").join(font).is_file())
+            .with_context(|| {
+                format!(
+                    "the styles name /fonts/{font}, which none of the font packages in \
+                xtask/package.json has"
+                )
+            })?;
         fs::copy(package.join("files").join(font), to.join(font))
             .with_context(|| font.to_owned())?;
         let family =

@@ -59,7 +59,7 @@ fn missing() -> Failure {
 fn Loaded(first: BlueprintProgress) -> impl IntoView {
     let (number, cursor) = (first.rollout.blueprint.number, first.cursor);
     let feed = Feed::new(first, move || server_functions::blueprint_progress(number));
-    use_live().hear(vec![Topic::Runs, Topic::Blueprints], cursor, move |_| feed.eventually());
+    use_live().subscribe(vec![Topic::Runs, Topic::Blueprints], cursor, move |_| feed.eventually());
     poll_while_visible(feed);
     let progress = feed.value();
     let waves = Memo::new(move |_| (1..).zip(progress.read().waves.clone()).collect::<Vec<_>>());
@@ -73,7 +73,9 @@ fn Loaded(first: BlueprintProgress) -> impl IntoView {
             <Failed feed/>
             <Waves waves more=Memo::new(move |_| progress.read().more_waves)/>
             <TimelineSection timeline/>
-            <EquivalentCommands of=move |_: FormValues| vec![api::calls::blueprint_progress(number)]/>
+            <EquivalentCommands
+                of=move |_: FormValues| vec![api::calls::blueprint_progress(number)]
+            />
         </div>
     }
     .into_any()
@@ -111,7 +113,13 @@ fn Head(progress: RwSignal<BlueprintProgress>) -> impl IntoView {
                     "Blueprint " {number.0} " · " {review} "committed by " {by} ", " <TimeText at=blueprint.at/>
                 </div>
                 <h1>
-                    <bdi>{if blueprint.title.is_empty() { format!("Blueprint {number}") } else { blueprint.title }}</bdi>
+                    <bdi>
+                        {
+                            if blueprint.title.is_empty() {
+                                format!("Blueprint {number}")
+                            } else { blueprint.title }
+                        }
+                    </bdi>
                     " "
                     <span role="status">{move || {
                         let (color, shape, word) = state.get();
@@ -149,12 +157,16 @@ fn Summary(progress: RwSignal<BlueprintProgress>) -> impl IntoView {
     let is_pending = move || rollout.read().applied < rollout.read().all;
     view! {
         <section class="card rollout" aria-label="Progress">
-            <div class="inside">
+            <div class="padded">
                 <p class="lead">{move || rollout.read().text()}</p>
-                {move || (rollout.read().all > 0).then(|| view! { <StateBar counts=counts.get()/> <Counts counts=counts.get()/> })}
+                {move || (rollout.read().all > 0).then(|| view! {
+                    <StateBar counts=counts.get()/> <Counts counts=counts.get()/>
+                })}
                 <p class="muted">
                     {hint}
-                    {move || is_pending().then(|| view! { " " <a href=addresses::PENDING>"Pending steps"</a> })}
+                    {move || is_pending().then(|| view! {
+                        " " <a href=addresses::PENDING>"Pending steps"</a>
+                    })}
                 </p>
             </div>
         </section>
@@ -182,10 +194,16 @@ fn Waves(waves: Memo<Vec<(usize, StateCounts)>>, more: Memo<bool>) -> impl IntoV
                 <section class="card" aria-label="Waves">
                     <header>
                         <h2>"Waves"</h2>
-                        <span class="muted grow">{move || waves.read().len()} ", in the order in which they run"</span>
+                        <span class="muted grow">
+                            {move || waves.read().len()} ", in the order in which they run"
+                        </span>
                     </header>
-                    <ol class="rollout-waves" tabindex="0" aria-label="Steps of each wave">{rows(waves.into(), |(number, _)| *number, line)}</ol>
-                    {move || more.get().then(|| view! { <p class="inside muted">"More waves are left out."</p> })}
+                    <ol class="rollout-waves" tabindex="0" aria-label="Steps of each wave">
+                        {rows(waves.into(), |(number, _)| *number, line)}
+                    </ol>
+                    {move || more.get().then(|| view! {
+                        <p class="padded muted">"More waves are left out."</p>
+                    })}
                 </section>
             }
         })
@@ -221,24 +239,30 @@ fn Failed(feed: Feed<BlueprintProgress>) -> impl IntoView {
         (left_out > 0).then(|| {
             let text =
                 format!("{} not shown: retry these first.", many(left_out, "more failed step"));
-            view! { <p class="inside muted">{text}</p> }
+            view! { <p class="padded muted">{text}</p> }
         })
     };
     view! {
-        <div class="unseen" role="status">{outcome}</div>
+        <div class="visually-hidden" role="status">{outcome}</div>
         {move || outcome().filter(|_| !has_failed.get()).map(|text| view! {
-            <div class="notice" data-state="active">{icon(Icon::Check)} <div><p>{text}</p></div></div>
+            <div class="notice" data-state="active">
+                {icon(Icon::Check)} <div><p>{text}</p></div>
+            </div>
         })}
         {move || has_failed.get().then(|| view! {
             <section class="card" aria-label="Failed steps">
                 <header>
                     <h2>"Failed steps"</h2>
-                    <span class="pill" data-state="error">{icon(Icon::Error)} {move || grouped(count.get())}</span>
+                    <span class="pill" data-state="error">
+                        {icon(Icon::Error)} {move || grouped(count.get())}
+                    </span>
                 </header>
-                <ul class="failed-steps">{rows(failed.into(), |step| (step.noderole, step.action.clone()), failed_line)}</ul>
+                <ul class="failed-steps">
+                    {rows(failed.into(), |step| (step.noderole, step.action.clone()), failed_line)}
+                </ul>
                 {left_out}
                 <RetryForm retry progress/>
-                {move || outcome().map(|text| view! { <p class="inside">{text}</p> })}
+                {move || outcome().map(|text| view! { <p class="padded">{text}</p> })}
             </section>
         })}
     }
@@ -252,11 +276,19 @@ fn failed_line(step: Memo<FailedStep>) -> impl IntoView {
         view! {
             <li>
                 <div>
-                    <a class="main" href=addresses::noderole(step.noderole)>{format!("{} on {}", step.role, step.fqdn)}</a>
+                    <a class="main" href=addresses::noderole(step.noderole)>
+                        {format!("{} on {}", step.role, step.fqdn)}
+                    </a>
                     {action_pill(&step.action)}
                     " "
-                    <span class="muted">"in " {step.deployment.to_string()} ", for " <Elapsed from=step.since to=None/></span>
-                    {step.destructive.then(|| view! { " " <span class="pill" data-state="warn">{icon(Icon::Warn)} "destructive"</span> })}
+                    <span class="muted">
+                        "in " {step.deployment.to_string()} ", for "
+                        <Elapsed from=step.since to=None/>
+                    </span>
+                    {step.destructive.then(|| view! {
+                        " "
+                        <span class="pill" data-state="warn">{icon(Icon::Warn)} "destructive"</span>
+                    })}
                 </div>
                 <code>{error}</code>
             </li>
@@ -271,11 +303,11 @@ fn RetryForm(
 ) -> impl IntoView {
     let number = progress.read_untracked().rollout.blueprint.number;
     let reason = Refused::of(retry).typed("reason");
-    let why_not = Memo::new(move |_| progress.read().may_retry.reason().map(str::to_owned));
+    let refusal = Memo::new(move |_| progress.read().may_retry.reason().map(str::to_owned));
     let destructive = Memo::new(move |_| progress.read().failed_destructive);
-    let off = move || why_not.read().is_some() || retry.pending().get();
+    let off = move || refusal.read().is_some() || retry.pending().get();
     let hint = move || {
-        why_not.get().unwrap_or_else(|| {
+        refusal.get().unwrap_or_else(|| {
             "A retry uses the same blueprint and needs no review. At most 200 steps at a time."
                 .into()
         })
@@ -288,26 +320,45 @@ fn RetryForm(
             view! {
                 <label class="choice">
                     <input type="checkbox" name="destructive" value="true" disabled=off/>
-                    <span><b>{text}</b> " " <small>{rest} " again. Otherwise left out."</small></span>
+                    <span>
+                        <b>{text}</b> " " <small>{rest} " again. Otherwise left out."</small>
+                    </span>
                 </label>
             }
         })
     };
     view! {
-        <ActionForm action=retry attr:class="form inside retry">
+        <ActionForm action=retry attr:class="form padded retry">
             <input type="hidden" name="blueprint" value=number.to_string()/>
             <div class="field">
                 <label for="retry-failed-reason">"Reason for the retry"</label>
-                <input class="input" id="retry-failed-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" placeholder="Why the steps should succeed now" value=reason disabled=move || why_not.read().is_some()/>
+                <input
+                    class="input"
+                    id="retry-failed-reason"
+                    name="reason" required
+                    maxlength=MAX_REASON
+                    autocomplete="off"
+                    placeholder="Why the steps should succeed now"
+                    value=reason
+                    disabled=move || refusal.read().is_some()
+                />
                 <span class="hint">{hint}</span>
             </div>
             {confirmation}
             <ProblemNotice problem=problem_of(retry)/>
             <EquivalentCommands of=move |typed: FormValues| {
-                vec![api::calls::retry_failed(number, &typed.or("reason", "WHY"), typed.is_checked("destructive"))]
+                vec![
+                    api::calls::retry_failed(
+                        number,
+                        &typed.or("reason", "WHY"),
+                        typed.is_checked("destructive")
+                    )
+                ]
             }/>
             <div class="buttons">
-                <button class="button" type="submit" disabled=off>{icon(Icon::Rerun)} "Retry failed"</button>
+                <button class="button" type="submit" disabled=off>
+                    {icon(Icon::Rerun)} "Retry failed"
+                </button>
             </div>
         </ActionForm>
     }

@@ -12,7 +12,13 @@ use crate::failure::ServerResult;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
 
-#[server(name = ReadBlueprintProgress, prefix = "/call", endpoint = "blueprint_progress", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadBlueprintProgress,
+    prefix = "/call",
+    endpoint = "blueprint_progress",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn blueprint_progress(number: BlueprintNumber) -> ServerResult<BlueprintProgress> {
     let (request, actor) = signed_in()?;
     answer(request.control.blueprint_progress(&actor, number).await).await
@@ -26,6 +32,6 @@ pub async fn retry_failed(
     #[server(default)] destructive: bool,
 ) -> ServerResult<RetriedSteps> {
     let (request, actor) = signed_in()?;
-    let wanted = RetryFailed { reason, destructive };
-    answer(request.control.retry_failed(&actor, blueprint, &wanted).await).await
+    let retry = RetryFailed { reason, destructive };
+    answer(request.control.retry_failed(&actor, blueprint, &retry).await).await
 }

@@ -61,17 +61,17 @@ pub(super) fn TimelineSection(timeline: Memo<Timeline>) -> impl IntoView {
             }
         })
     };
-    let rest = move || {
-        match is_empty.get() {
-        true => view! { <p class="inside muted">"No runs yet."</p> }.into_any(),
+    let rest = move || match is_empty.get() {
+        true => view! { <p class="padded muted">"No runs yet."</p> }.into_any(),
         false => view! {
             <div class="timeline">
                 {ends}
-                <ul>{rows(nodes.into(), |node| node.fqdn.clone(), move |node| line(node, axis))}</ul>
+                <ul>
+                    {rows(nodes.into(), |node| node.fqdn.clone(), move |node| line(node, axis))}
+                </ul>
             </div>
         }
         .into_any(),
-    }
     };
     view! {
         <section class="card" aria-label="Timeline">
@@ -106,9 +106,10 @@ fn shown(timeline: &Timeline) -> String {
 fn line(node: Memo<TimelineNode>, axis: Memo<Option<Axis>>) -> impl IntoView {
     let fqdn = node.read_untracked().fqdn.clone();
     let label = match has_page(&fqdn) {
-        true => {
-            view! { <a class="clip" href=addresses::runs_on(&fqdn) title=fqdn.clone()>{fqdn.clone()}</a> }.into_any()
+        true => view! {
+            <a class="clip" href=addresses::runs_on(&fqdn) title=fqdn.clone()>{fqdn.clone()}</a>
         }
+        .into_any(),
         false => view! { <span class="clip">{fqdn.clone()}</span> }.into_any(),
     };
     let bars = move || {
@@ -138,7 +139,9 @@ fn bar(run: &TimelineRun, axis: Axis) -> impl IntoView + use<> {
     view! {
         <g>
             <a href=addresses::run(run.id) tabindex="-1" data-state=color aria-label=title.clone()>
-                <rect x=format!("{left:.2}%") y="3" width=format!("{width:.2}%") height="14" rx="2"><title>{title.clone()}</title></rect>
+                <rect x=format!("{left:.2}%") y="3" width=format!("{width:.2}%") height="14" rx="2">
+                    <title>{title.clone()}</title>
+                </rect>
             </a>
         </g>
     }
@@ -148,7 +151,7 @@ fn bar(run: &TimelineRun, axis: Axis) -> impl IntoView + use<> {
 mod tests {
     use super::*;
     use api::runs::RunState;
-    use engine::ids::{RoleName, RunId};
+    use engine::ids::{NodeId, RoleName, RunId};
 
     fn run(from: i64, to: Option<i64>) -> TimelineRun {
         TimelineRun {
@@ -161,7 +164,8 @@ mod tests {
     }
 
     fn timeline(runs: Vec<TimelineRun>, all_runs: i64) -> Timeline {
-        let nodes = vec![TimelineNode { fqdn: "n1.demo".into(), runs }];
+        let node = NodeId(uuid::Uuid::from_u128(1));
+        let nodes = vec![TimelineNode { node, fqdn: "n1.demo".into(), runs }];
         Timeline { nodes, all_nodes: 1, all_runs }
     }
 
@@ -173,7 +177,11 @@ mod tests {
         assert_eq!(axis.span(&first.nodes[0].runs[0]), (0.0, 25.0));
         assert_eq!(axis.span(&first.nodes[0].runs[1]), (25.0, 75.0));
         let instant = run(5_000, Some(5_000));
-        assert_eq!(axis.span(&instant), (99.6, MIN_WIDTH), "visible, and within the axis");
+        assert_eq!(
+            axis.span(&instant),
+            (99.6, MIN_WIDTH),
+            "the bar is visible and within the axis"
+        );
         assert_eq!(Axis::of(&Timeline::default(), || At(0)), None);
     }
 

@@ -31,41 +31,43 @@ pub(super) fn ComparisonSection(
     compared: Resource<ServerResult<Option<Comparison>>>,
     /// The history below. An error of both is shown there, once.
     line: Resource<ServerResult<BlueprintPage>>,
-    wanted: Memo<PageParams>,
+    params: Memo<PageParams>,
 ) -> impl IntoView {
     let show = move |found| {
         ready(match found {
-            Some(found) => view! { <Found found wanted/> }.into_any(),
-            None => view! { <IncompleteComparison wanted/> }.into_any(),
+            Some(found) => view! { <Found found params/> }.into_any(),
+            None => view! { <IncompleteComparison params/> }.into_any(),
         })
     };
-    let say = move |problem: Problem| async move {
+    let show_error = move |problem: Problem| async move {
         if line.await.is_err_and(|other| other.0.detail == problem.detail) {
             return ().into_any();
         }
         view! { <ProblemNotice problem=Some(problem)/> }.into_any()
     };
-    load_part(compared, loading_text, show, say)
+    load_part(compared, loading_text, show, show_error)
 }
 
 /// Only one of the two is chosen: names the missing one.
 #[component]
-fn IncompleteComparison(wanted: Memo<PageParams>) -> impl IntoView {
+fn IncompleteComparison(params: Memo<PageParams>) -> impl IntoView {
     move || {
-        let wanted = wanted.read();
-        let missing = match (&wanted.from, &wanted.to) {
+        let params = params.read();
+        let missing = match (&params.from, &params.to) {
             (Some(from), None) => format!("From {from}: select the blueprint to compare it to."),
             (None, Some(to)) => format!("To {to}: select the blueprint to compare it from."),
             _ => return None,
         };
-        Some(
-            view! { <div class="notice" data-state="todo" role="status">{icon(Icon::Blueprint)} <p>{missing}</p></div> },
-        )
+        Some(view! {
+            <div class="notice" data-state="todo" role="status">
+                {icon(Icon::Blueprint)} <p>{missing}</p>
+            </div>
+        })
     }
 }
 
 #[component]
-fn Found(found: Comparison, wanted: Memo<PageParams>) -> impl IntoView {
+fn Found(found: Comparison, params: Memo<PageParams>) -> impl IntoView {
     let heading = format!("From {} to {}", name(&found.from), name(&found.to));
     let same_root = found.from.root.is_some() && found.from.root == found.to.root;
     // In a single deployment, the differences elsewhere are reported below.
@@ -79,14 +81,14 @@ fn Found(found: Comparison, wanted: Memo<PageParams>) -> impl IntoView {
     let graphs = graphs(&found);
     let within = found.deployment.clone().map(|name| format!("in {name}"));
     let swapped = move || {
-        wanted.read().pair().map(|(from, to)| wanted.read().with_comparison(to, from).address())
+        params.read().pair().map(|(from, to)| params.read().with_comparison(to, from).address())
     };
     let rest = move |form: &'static str| {
         // The cursor of the history does not affect the comparison.
-        let address = wanted.read().comparison().address();
+        let address = params.read().comparison().address();
         format!("{REST}?{}&format={form}", address.split_once('?').map_or("", |(_, query)| query))
     };
-    let more = (found.more > 0).then(|| omitted_notice(&found, wanted));
+    let more = (found.more > 0).then(|| omitted_notice(&found, params));
     let restore = restorable(&found).map(|(name, target)| view! { <RestoreForm name target/> });
     view! {
         <section class="stack comparison" aria-label="Comparison">
@@ -95,12 +97,24 @@ fn Found(found: Comparison, wanted: Memo<PageParams>) -> impl IntoView {
                     <h2>{heading}</h2>
                     <span class="muted">{within}</span>
                     <span class="grow"></span>
-                    <a class="button quiet small" href=move || swapped().unwrap_or_default() data-noscroll>{icon(Icon::Rerun)} "Swap sides"</a>
-                    <a class="button quiet small" rel="external" href=move || rest("text")>"As text"</a>
-                    <a class="button quiet small" rel="external" href=move || rest("json")>"As JSON"</a>
+                    <a
+                        class="button quiet small"
+                        href=move || swapped().unwrap_or_default() data-noscroll
+                    >
+                        {icon(Icon::Rerun)} "Swap sides"
+                    </a>
+                    <a class="button quiet small" rel="external" href=move || rest("text")>
+                        "As text"
+                    </a>
+                    <a class="button quiet small" rel="external" href=move || rest("json")>
+                        "As JSON"
+                    </a>
                 </header>
-                <div class="inside">
-                    <p><b>{text}</b> " " <span class="muted">{hash(&found.from)} {hash(&found.to)}</span></p>
+                <div class="padded">
+                    <p>
+                        <b>{text}</b> " "
+                        <span class="muted">{hash(&found.from)} {hash(&found.to)}</span>
+                    </p>
                     {found.note.clone().map(|note| view! { <p>{note}</p> })}
                     {impact_counts(&found.impact)}
                     {graphs}
@@ -122,10 +136,14 @@ fn graphs(found: &Comparison) -> impl IntoView + use<> {
     let mut called = found.difference.deployments.iter().filter(|one| one.name == name);
     let mark = called.next().map(|one| one.mark).filter(|_| called.next().is_none());
     let sides = [(&found.from, Mark::Added), (&found.to, Mark::Removed)];
-    let there = sides.into_iter().filter(|(_, lacks)| mark != Some(*lacks));
-    let links = there.filter_map(|(side, _)| side.blueprint).map(|target| {
+    let present = sides.into_iter().filter(|(_, lacks)| mark != Some(*lacks));
+    let links = present.filter_map(|(side, _)| side.blueprint).map(|target| {
         let address = format!("{}?blueprint={target}", addresses::graph(&name));
-        view! { <a class="button quiet small" href=address>{icon(Icon::Graph)} {format!("Graph at blueprint {target}")}</a> }
+        view! {
+            <a class="button quiet small" href=address>
+                {icon(Icon::Graph)} {format!("Graph at blueprint {target}")}
+            </a>
+        }
     });
     Some(view! { <div class="buttons">{links.collect_view()}</div> })
 }
@@ -135,8 +153,8 @@ fn graphs(found: &Comparison) -> impl IntoView + use<> {
 fn restorable(found: &Comparison) -> Option<(DeploymentName, BlueprintNumber)> {
     let (name, target) = (found.deployment.clone()?, found.to.blueprint?);
     let newer = found.from.blueprint.is_some_and(|from| from > target);
-    // A deployment that only one side has cannot be restored. The policy and jigs that are off are also
-    // among the differences, but do not belong to the deployment.
+    // A deployment that only one side has cannot be restored. The policy and jigs that are off are
+    // also among the differences, but do not belong to the deployment.
     let own = found.difference.deployments.iter().any(|one| one.name == name)
         || !found.difference.nodes.is_empty();
     (newer && found.note.is_none() && own).then_some((name, target))
@@ -150,21 +168,37 @@ fn RestoreForm(name: DeploymentName, target: BlueprintNumber) -> impl IntoView {
     let text = format!("Restore {name} as of blueprint {target}");
     let (which, of) = (name.to_string(), name.to_string());
     view! {
-        <ActionForm action=restore attr:class="inside restore">
+        <ActionForm action=restore attr:class="padded restore">
             <input type="hidden" name="deployment" value=which/>
             <input type="hidden" name="target" value=target.to_string()/>
             <p>
-                "Restoring opens a proposal, which another person must approve. It restores the roles, bindings, data and barclamp versions of "
-                {of} ". Nodes that joined later stay without a role. Restore the deployments below it one by one."
+                "Restoring opens a proposal, which another person must approve. It restores the \
+                 roles, bindings, data and barclamp versions of "
+                {of}
+                ". Nodes that joined later stay without a role. Restore the deployments below it \
+                 one by one."
             </p>
             <label class="choice">
                 <input type="checkbox" name="partial" value="true"/>
-                <span>"Skip parts that cannot be restored" <small>"Otherwise Gantry lists these parts and opens no proposal."</small></span>
+                <span>
+                    "Skip parts that cannot be restored"
+                    <small>"Otherwise Gantry lists these parts and opens no proposal."</small>
+                </span>
             </label>
             <ProblemNotice problem=problem_of(restore)/>
-            <EquivalentCommands of=move |typed: FormValues| vec![api::calls::restore(&name, target, typed.is_checked("partial"))]/>
+            <EquivalentCommands
+                of=move |typed: FormValues| vec![
+                    api::calls::restore(&name, target, typed.is_checked("partial"))
+                ]
+            />
             <div class="buttons">
-                <button class="button primary" type="submit" disabled=move || restore.pending().get()>{icon(Icon::Undo)} {text}</button>
+                <button
+                    class="button primary"
+                    type="submit"
+                    disabled=move || restore.pending().get()
+                >
+                    {icon(Icon::Undo)} {text}
+                </button>
             </div>
         </ActionForm>
     }
@@ -173,14 +207,27 @@ fn RestoreForm(name: DeploymentName, target: BlueprintNumber) -> impl IntoView {
 
 /// The number of differences that are not shown, because only one deployment is compared or because
 /// there are too many.
-fn omitted_notice(found: &Comparison, wanted: Memo<PageParams>) -> AnyView {
+fn omitted_notice(found: &Comparison, params: Memo<PageParams>) -> AnyView {
     let n = found.more;
     match &found.deployment {
         Some(_) => {
-            let all = move || PageParams { deployment: None, ..wanted.get() }.address();
-            view! { <p class="muted">"Outside this deployment, " {many(n, "document")} {either(n, " differs. ", " differ. ")} <a href=all>"Compare everything"</a></p> }.into_any()
+            let all = move || PageParams { deployment: None, ..params.get() }.address();
+            view! {
+                <p class="muted">
+                    "Outside this deployment, " {many(n, "document")}
+                    {either(n, " differs. ", " differ. ")} <a href=all>"Compare everything"</a>
+                </p>
+            }
+            .into_any()
         }
-        None => view! { <p class="muted">{n} " more documents differ, which is too many for one page. Open the comparison as text or JSON."</p> }.into_any(),
+        None => view! {
+            <p class="muted">
+                {n}
+                " more documents differ, which is too many for one page. Open the comparison as \
+                 text or JSON."
+            </p>
+        }
+        .into_any(),
     }
 }
 

@@ -13,13 +13,25 @@ use crate::failure::ServerResult;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, refuse, signed_in};
 
-#[server(name = ReadBlueprints, prefix = "/call", endpoint = "blueprints", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadBlueprints,
+    prefix = "/call",
+    endpoint = "blueprints",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn targets(query: BlueprintsQuery) -> ServerResult<BlueprintPage> {
     let (request, actor) = signed_in()?;
     answer(request.control.targets(&actor, &query).await).await
 }
 
-#[server(name = ReadComparison, prefix = "/call", endpoint = "compare", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadComparison,
+    prefix = "/call",
+    endpoint = "compare",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn compare(
     from: String,
     to: String,

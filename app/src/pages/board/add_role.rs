@@ -17,9 +17,9 @@ const MAX_LISTED: usize = 100;
 pub(super) fn AddRole(board_state: BoardState, taken: Callback<()>) -> impl IntoView {
     let filter = RwSignal::new(String::new());
     let found = Memo::new(move |_| {
-        let wanted = filter.get().to_lowercase();
+        let text = filter.get().to_lowercase();
         let board = board_state.board().read();
-        fitting(&board.choices, &wanted)
+        fitting(&board.choices, &text)
     });
     let add = move |choice: &RoleChoice| {
         let deployment = board_state.board().read_untracked().id;
@@ -50,8 +50,10 @@ pub(super) fn AddRole(board_state: BoardState, taken: Callback<()>) -> impl Into
     let list = move || {
         let found = found.get();
         if found.is_empty() {
-            return view! { <p class="muted">"No role matches. Roles on this board are not listed."</p> }
-                .into_any();
+            return view! {
+                <p class="muted">"No role matches. Roles on this board are not listed."</p>
+            }
+            .into_any();
         }
         let one = |choice: RoleChoice| {
             let (name, about) =
@@ -60,7 +62,13 @@ pub(super) fn AddRole(board_state: BoardState, taken: Callback<()>) -> impl Into
             let at = move || aim.set(Some(role.get_value()));
             view! {
                 <li>
-                    <button class="choice-button" type="button" on:focus=move |_| at() on:mouseenter=move |_| at() on:click=move |_| add(&choice)>
+                    <button
+                        class="choice-button"
+                        type="button"
+                        on:focus=move |_| at()
+                        on:mouseenter=move |_| at()
+                        on:click=move |_| add(&choice)
+                    >
                         {icon(if choice.milestone { Icon::Milestone } else { Icon::Plus })}
                         <span><b>{name}</b><small>{about}</small></span>
                     </button>
@@ -108,15 +116,15 @@ pub(super) fn AddRole(board_state: BoardState, taken: Callback<()>) -> impl Into
 
 /// Roles whose name, barclamp or description contains a text. Milestones come first, then roles
 /// whose names start with the text.
-fn fitting(choices: &[RoleChoice], wanted: &str) -> Vec<RoleChoice> {
+fn fitting(choices: &[RoleChoice], text: &str) -> Vec<RoleChoice> {
     let fits = |choice: &&RoleChoice| {
         [choice.role.as_str(), choice.barclamp.as_str(), &choice.description]
             .iter()
-            .any(|text| text.to_lowercase().contains(wanted))
+            .any(|field| field.to_lowercase().contains(text))
     };
     let mut found: Vec<RoleChoice> = choices.iter().filter(fits).cloned().collect();
     found.sort_by_key(|choice| {
-        (!choice.milestone, !choice.role.as_str().to_lowercase().starts_with(wanted))
+        (!choice.milestone, !choice.role.as_str().to_lowercase().starts_with(text))
     });
     found.truncate(MAX_LISTED);
     found
@@ -141,9 +149,8 @@ mod tests {
             choice("app-ready", true),
             choice("db", false),
         ];
-        let names = |wanted: &str| {
-            fitting(&all, wanted).iter().map(|c| c.role.to_string()).collect::<Vec<_>>()
-        };
+        let names =
+            |text: &str| fitting(&all, text).iter().map(|c| c.role.to_string()).collect::<Vec<_>>();
         assert_eq!(names("app"), ["app-ready", "app", "my-app"]);
         assert_eq!(names("hello").len(), 4);
         assert!(names("nothing").is_empty());

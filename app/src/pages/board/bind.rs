@@ -71,8 +71,10 @@ pub(super) fn BindDialog(board_state: BoardState, handle: DialogHandle) -> impl 
             .map(|role| choice(chosen, &role.role, &DropOutcome::of(&preview, &role.role)))
             .collect();
         if choices.is_empty() {
-            return view! { <p class="muted">"No role on this board matches. Add the role first."</p> }
-                .into_any();
+            return view! {
+                <p class="muted">"No role on this board matches. Add the role first."</p>
+            }
+            .into_any();
         }
         view! { <div class="choices" role="radiogroup" aria-label="Roles">{choices}</div> }
             .into_any()
@@ -105,7 +107,14 @@ pub(super) fn BindDialog(board_state: BoardState, handle: DialogHandle) -> impl 
                 }
             >
                 <div class="body">
-                    <p class="muted">{move || board_state.dragged().read().as_ref().map(|dragged| board_state.names(&dragged.nodes))}</p>
+                    <p class="muted">
+                        {
+                            move || board_state.dragged()
+                                .read()
+                                .as_ref()
+                                .map(|dragged| board_state.names(&dragged.nodes))
+                        }
+                    </p>
                     <div class="field">
                         <label for="bind-filter">"Role"</label>
                         <input
@@ -119,10 +128,22 @@ pub(super) fn BindDialog(board_state: BoardState, handle: DialogHandle) -> impl 
                         />
                     </div>
                     {move || roles()}
-                    <EquivalentCommands of=move |_: FormValues| { chosen.get().map(|role| bind_calls(board_state, &role)).unwrap_or_default() }/>
+                    <EquivalentCommands
+                        of=move |_: FormValues| {
+                            chosen.get()
+                                .map(|role| bind_calls(board_state, &role))
+                                .unwrap_or_default()
+                        }
+                    />
                 </div>
                 <div class="foot">
-                    <button class="button primary" type="submit" disabled=move || !outcome().is_some_and(|outcome| outcome.takes())>{move || label()}</button>
+                    <button
+                        class="button primary"
+                        type="submit"
+                        disabled=move || !outcome().is_some_and(|outcome| outcome.takes())
+                    >
+                        {move || label()}
+                    </button>
                 </div>
             </form>
         </Dialog>
@@ -174,18 +195,21 @@ pub(super) fn PartialBindDialog(board_state: BoardState) -> impl IntoView {
         };
         found().map(text).unwrap_or_default()
     });
-    let reasons = move || {
-        let found = found();
-        let unknown = found.as_ref().and_then(truncation_note);
-        let all = found.map(|found| found.illegal).unwrap_or_default();
-        let refused = all
+    let reasons =
+        move || {
+            let found = found();
+            let unknown = found.as_ref().and_then(truncation_note);
+            let all = found.map(|found| found.illegal).unwrap_or_default();
+            let refused = all
             .into_iter()
-            .map(|node| view! { <li>{icon(Icon::Error)} <span><b>{node.short}</b> ": " {node.reason}</span></li> })
+            .map(|node| view! {
+                <li>{icon(Icon::Error)} <span><b>{node.short}</b> ": " {node.reason}</span></li>
+            })
             .collect_view();
-        let unknown =
-            unknown.map(|text| view! { <li>{icon(Icon::Error)} <span>{text}</span></li> });
-        (refused, unknown)
-    };
+            let unknown =
+                unknown.map(|text| view! { <li>{icon(Icon::Error)} <span>{text}</span></li> });
+            (refused, unknown)
+        };
     view! {
         <Dialog
             id="bind-part"
@@ -201,10 +225,19 @@ pub(super) fn PartialBindDialog(board_state: BoardState) -> impl IntoView {
             <div class="body">
                 <p>"These nodes cannot be bound:"</p>
                 <ul class="reasons">{move || reasons()}</ul>
-                <EquivalentCommands of=move |_: FormValues| { board_state.part().get().map(|role| bind_calls(board_state, &role)).unwrap_or_default() }/>
+                <EquivalentCommands
+                    of=move |_: FormValues| {
+                        board_state.part()
+                            .get()
+                            .map(|role| bind_calls(board_state, &role))
+                            .unwrap_or_default()
+                    }
+                />
             </div>
             <div class="foot">
-                <button class="button" type="button" on:click=move |_| handle.close()>"Cancel"</button>
+                <button class="button" type="button" on:click=move |_| handle.close()>
+                    "Cancel"
+                </button>
                 <button
                     class="button primary"
                     type="button"
@@ -215,7 +248,12 @@ pub(super) fn PartialBindDialog(board_state: BoardState) -> impl IntoView {
                         handle.close();
                     }
                 >
-                    {move || format!("Bind valid nodes ({})", found().map_or(0, |found| found.legal.len()))}
+                    {
+                        move || format!(
+                            "Bind valid nodes ({})",
+                            found().map_or(0, |found| found.legal.len())
+                        )
+                    }
                 </button>
             </div>
         </Dialog>
@@ -240,11 +278,13 @@ pub(super) fn SelectNodes(
     preview_selection(board_state, chosen);
 
     let drop_outcome = move || role.with_value(|role| board_state.drop_outcome(role));
-    let list = move || {
-        let query = filter.get();
-        let known = possible.get();
-        let mut all = tray.get();
+    let fitting = Memo::new(move |_| {
+        let (query, mut all) = (filter.get(), tray.get());
         all.retain(|node| TrayFilter::All.fits(node, &query));
+        all
+    });
+    let list = move || {
+        let (all, known) = (fitting.get(), possible.get());
         all.into_iter().map(move |node| node_choice(node, known.as_ref(), chosen)).collect_view()
     };
     // Nodes that are not in the list above.
@@ -252,6 +292,13 @@ pub(super) fn SelectNodes(
         let more = board_state.board().read().tray_more;
         match search.get() {
             Some(Search::Pending) => Some("Searching".to_owned()),
+            // A search returns only the first nodes that match.
+            Some(Search::Done(matching)) => {
+                let further = matching.saturating_sub(fitting.read().len());
+                (further > 0).then(|| {
+                    format!("{further} more nodes match. Enter more of the name to see them.")
+                })
+            }
             None if more > 0 => Some(format!("{more} more nodes. Filter by name to see them.")),
             _ => None,
         }
@@ -288,7 +335,11 @@ pub(super) fn SelectNodes(
                 <div class="choices" role="group" aria-label="Nodes">{move || list()}</div>
                 {move || unlisted().map(|text| view! { <p class="help">{text}</p> })}
                 <p role="status">{move || outcome()}</p>
-                <EquivalentCommands of=move |_: FormValues| { role.with_value(|role| bind_calls(board_state, role)) }/>
+                <EquivalentCommands
+                    of=move |_: FormValues| {
+                        role.with_value(|role| bind_calls(board_state, role))
+                    }
+                />
             </div>
             <div class="foot">
                 <button class="button primary" type="submit" disabled=move || !ready()>
@@ -306,10 +357,10 @@ fn node_choice(
     chosen: RwSignal<BTreeSet<NodeId>>,
 ) -> AnyView {
     let id = node.node;
-    let why_not = possible
+    let refusal = possible
         .and_then(|role| role.illegal.iter().find(|illegal| illegal.node == id))
         .map(|n| n.reason.clone());
-    let about = why_not
+    let about = refusal
         .clone()
         .unwrap_or_else(|| format!("in {}, {}", node.deployment, many(node.noderoles, "noderole")));
     view! {
@@ -317,7 +368,7 @@ fn node_choice(
             <input
                 type="checkbox"
                 value=node.short.clone()
-                disabled=why_not.is_some()
+                disabled=refusal.is_some()
                 prop:checked=move || chosen.read().contains(&id)
                 on:change=move |event| {
                     let on = event_target_checked(&event);

@@ -1,6 +1,7 @@
 //! The state of a board and its commands.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use leptos::prelude::*;
 use leptos::task::spawn_local;
 
 use super::drop_outcome::{self, DropOutcome, named};
-use super::edit_dialog::{self, OpenEdit};
+use super::open_edit::OpenEdit;
 use super::planner::{self, Planner, Unusable};
 use super::server_functions;
 use crate::components::{DialogHandle, Feed};
@@ -27,6 +28,9 @@ use crate::failure::ServerResult;
 use crate::live::Event;
 use crate::pages::edits;
 use crate::pages::edits::{EditContext, Joining, Put, Step};
+
+/// Completes when the chunk of the forms is loaded, or could not be loaded.
+pub(super) type FormsLoaded = Pin<Box<dyn Future<Output = ()>>>;
 
 /// How nodes were dragged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +86,7 @@ pub(super) struct BoardState {
     version: StoredValue<i32>,
     states: StoredValue<HashMap<NoderoleId, ArcRwSignal<StepState>>>,
     /// State changes since the last fetch began. The response may be older.
-    heard: StoredValue<HashMap<NoderoleId, StepState>>,
+    latest_states: StoredValue<HashMap<NoderoleId, StepState>>,
     /// Nodes of the tray beyond the board's list that a search has found.
     found: RwSignal<Vec<TrayNode>>,
     selected: RwSignal<BTreeSet<NodeId>>,
@@ -103,6 +107,7 @@ pub(super) struct BoardState {
     plans: RwSignal<PlannerState>,
     pub(super) joining: Joining,
     pub(super) act: RwSignal<Option<OpenEdit>>,
+    load_forms: StoredValue<fn() -> FormsLoaded>,
     pub(super) dialogs: Dialogs,
     busy: RwSignal<bool>,
     /// Commands that wait for earlier ones, oldest first.
@@ -138,11 +143,15 @@ pub(super) struct Dialogs {
 }
 
 impl BoardState {
-    pub(super) fn new(first: Board, filter: Memo<BoardQuery>) -> Self {
+    pub(super) fn new(
+        first: Board,
+        filter: Memo<BoardQuery>,
+        load_forms: fn() -> FormsLoaded,
+    ) -> Self {
         let name = first.name.to_string();
-        let heard = StoredValue::new(HashMap::new());
+        let latest_states = StoredValue::new(HashMap::new());
         let feed = Feed::new(Arc::new(first), move || {
-            heard.try_update_value(HashMap::clear);
+            latest_states.try_update_value(HashMap::clear);
             let name = name.clone();
             let query = filter.get_untracked();
             async move { server_functions::board(name, query).await.map(Arc::new) }
@@ -158,8 +167,8 @@ impl BoardState {
         let dragged = RwSignal::new(None);
         let is_dragged = Memo::new(move |_| dragged.read().is_some());
         let board = Memo::new(move |last: Option<&Arc<Board>>| match last {
-            // The board does not change under dragged nodes. It updates when they are dropped or put
-            // back.
+            // The board does not change under dragged nodes. It updates when they are dropped or
+            // put back.
             Some(last) if is_dragged.get() => last.clone(),
             _ => with_found(feed.value().get(), &found.read()),
         });
@@ -181,7 +190,7 @@ impl BoardState {
             }),
             version: StoredValue::new(0),
             states: StoredValue::new(HashMap::new()),
-            heard,
+            latest_states,
             found,
             selected: RwSignal::new(BTreeSet::new()),
             dragged,
@@ -195,6 +204,7 @@ impl BoardState {
             foretold: StoredValue::new(None),
             plans: RwSignal::new(PlannerState::Server),
             act: RwSignal::new(None),
+            load_forms: StoredValue::new(load_forms),
             dialogs: Dialogs {
                 part: DialogHandle::new(),
                 bind: DialogHandle::new(),
@@ -258,20 +268,21 @@ impl BoardState {
     }
 
     /// Announces a text to screen readers.
-    pub(super) fn say(self, text: impl Into<String>) {
+    pub(super) fn announce(self, text: impl Into<String>) {
         self.announcement.set(text.into());
     }
 
     // --- live updates ---
 
     /// A chip's state, updated by events and fetches.
-    pub(super) fn state_of(self, chip: &BoardNoderole) -> ArcRwSignal<StepState> {
+    pub(super) fn state_of(self, noderole: &BoardNoderole) -> ArcRwSignal<StepState> {
         let mut found = None;
         self.states.update_value(|states| {
-            let state = states.entry(chip.noderole).or_insert_with(|| ArcRwSignal::new(chip.state));
+            let state =
+                states.entry(noderole.noderole).or_insert_with(|| ArcRwSignal::new(noderole.state));
             found = Some(state.clone());
         });
-        found.unwrap_or_else(|| ArcRwSignal::new(chip.state))
+        found.unwrap_or_else(|| ArcRwSignal::new(noderole.state))
     }
 
     /// The states of the deployment's own steps: from the chips where they exist, otherwise from
@@ -279,30 +290,37 @@ impl BoardState {
     pub(super) fn standing(self) -> StateCounts {
         let board = self.board.get();
         let mut counts = board.omitted;
-        for chip in chips(board.groups.iter().filter(|group| group.of_ancestor.is_none())) {
-            counts.count(self.state_of(chip).get());
-        }
+        let own = noderoles(board.groups.iter().filter(|group| group.of_ancestor.is_none()));
+        own.for_each(|noderole| self.count(&mut counts, noderole));
         counts
     }
 
     /// The states of a role's steps, as [`Self::standing`].
     pub(super) fn role_standing(self, role: &BoardRole) -> StateCounts {
         let mut counts = role.omitted;
-        for chip in &role.noderoles {
-            counts.count(self.state_of(chip).get());
-        }
+        role.noderoles.iter().for_each(|noderole| self.count(&mut counts, noderole));
         counts
     }
 
+    fn count(self, counts: &mut StateCounts, noderole: &BoardNoderole) {
+        let state = self.state_of(noderole).get();
+        counts.count(state);
+        if state == StepState::Active {
+            counts.stale += i64::from(noderole.stale);
+            counts.unchecked += i64::from(noderole.unchecked);
+        }
+    }
+
     fn update_states(self, board: &Board) {
-        for chip in chips(&board.groups) {
-            let newer = self.heard.with_value(|heard| heard.get(&chip.noderole).copied());
-            set_if_changed(&self.state_of(chip), newer.unwrap_or(chip.state));
+        for noderole in noderoles(&board.groups) {
+            let newer =
+                self.latest_states.with_value(|states| states.get(&noderole.noderole).copied());
+            set_if_changed(&self.state_of(noderole), newer.unwrap_or(noderole.state));
         }
     }
 
     /// Handles events.
-    pub(super) fn hear(self, events: &[Event]) {
+    pub(super) fn on_events(self, events: &[Event]) {
         for event in events {
             match event {
                 Event::Step { noderole, state } => self.on_step_event(*noderole, *state),
@@ -319,19 +337,23 @@ impl BoardState {
     }
 
     fn on_step_event(self, noderole: NoderoleId, state: StepState) {
-        self.heard.update_value(|heard| {
-            heard.insert(noderole, state);
+        self.latest_states.update_value(|states| {
+            states.insert(noderole, state);
         });
+        // An event without a new state reports that the step became stale or unchecked, or no
+        // longer is.
+        let mut is_same = false;
         if let Some(signal) = self.states.with_value(|states| states.get(&noderole).cloned()) {
+            is_same = signal.get_untracked() == state;
             set_if_changed(&signal, state);
         }
         // For noderoles without a chip in a cell, the board has only counts. (The list of a full
-        // cell contains them, too.)
-        let has_chip = self
-            .board
-            .with_untracked(|board| chips(&board.groups).any(|chip| chip.noderole == noderole));
+        // cell contains them, too.) A run can clear the marks of a chip.
+        let is_plain =
+            |shown: &BoardNoderole| shown.noderole == noderole && !shown.stale && !shown.unchecked;
+        let is_shown = self.board.with_untracked(|board| noderoles(&board.groups).any(is_plain));
         // Fetches an error for its reason.
-        if state == StepState::Error || !has_chip {
+        if state == StepState::Error || is_same || !is_shown {
             self.feed.soon();
         }
     }
@@ -341,8 +363,8 @@ impl BoardState {
         let board = self.board.read_untracked();
         let roles = board.groups.iter().flat_map(|group| &group.roles);
         let of = |role: &BoardRole| {
-            let chip = role.noderoles.iter().find(|chip| chip.noderole == id)?;
-            Some(format!("{} on {}", role.role, chip.short))
+            let noderole = role.noderoles.iter().find(|noderole| noderole.noderole == id)?;
+            Some(format!("{} on {}", role.role, noderole.short))
         };
         roles.filter_map(of).next().unwrap_or_else(|| "Noderole".into())
     }
@@ -375,7 +397,7 @@ impl BoardState {
     /// lists all nodes.
     pub(super) fn search(self, filter: Memo<(String, TrayFilter)>) -> Signal<Option<Search>> {
         let search = RwSignal::new(None);
-        let asked = StoredValue::new((String::new(), TrayFilter::All));
+        let last_search = StoredValue::new((String::new(), TrayFilter::All));
         let is_needed = Memo::new(move |_| {
             let (text, show) = &*filter.read();
             let is_filtered = !text.trim().is_empty() || *show != TrayFilter::All;
@@ -388,12 +410,12 @@ impl BoardState {
             self.feed.value().track();
             let (text, show) = filter.get();
             if !is_needed.get() {
-                asked.set_value(Default::default());
+                last_search.set_value(Default::default());
                 search.set(None);
                 return None;
             }
-            if asked.get_value() != (text.clone(), show) {
-                asked.set_value((text.clone(), show));
+            if last_search.get_value() != (text.clone(), show) {
+                last_search.set_value((text.clone(), show));
                 search.set(Some(Search::Pending));
             }
             let name = self.feed.value().read_untracked().name.to_string();
@@ -450,7 +472,7 @@ impl BoardState {
             match learned {
                 Some(Ok(planner)) => self.compare(planner, version),
                 Some(Err(Unusable::EffectsDiffer)) => self.drop_planner(),
-                Some(Err(Unusable::Ground)) => self.planner.set_value(None),
+                Some(Err(Unusable::PlanningData)) => self.planner.set_value(None),
                 None => {}
             }
         });
@@ -516,7 +538,10 @@ impl BoardState {
         self.dropped.set_value(None);
         self.ahead.set_value(Vec::new());
         if by == DragSource::Keyboard {
-            self.say(format!("{names} picked up. Use the arrow keys to choose a role, Enter to drop, Escape to cancel."));
+            self.announce(format!(
+                "{names} picked up. Use the arrow keys to choose a role, Enter \
+                to drop, Escape to cancel."
+            ));
         }
         self.load_bind_options(nodes, move |answer| {
             let current = self
@@ -563,7 +588,7 @@ impl BoardState {
     /// Puts the dragged nodes back.
     pub(super) fn cancel(self) {
         if self.is_dragged_by(DragSource::Keyboard) {
-            self.say("Canceled. Nothing was changed.");
+            self.announce("Canceled. Nothing was changed.");
         }
         self.end_drag();
     }
@@ -591,7 +616,7 @@ impl BoardState {
                 self.part.set(Some(role.clone()));
                 self.dialogs.part.open();
             }
-            refused => self.say(refused.announcement(role)),
+            refused => self.announce(refused.announcement(role)),
         }
     }
 
@@ -686,13 +711,13 @@ impl BoardState {
             .as_ref()
             .and_then(|over| rows.iter().position(|row| row == over));
         let Some(to) = walk.from(now, &rows, |row| DropOutcome::of(&preview, row).takes()) else {
-            self.say("These nodes cannot be bound to any role here.");
+            self.announce("These nodes cannot be bound to any role here.");
             return;
         };
         let outcome = DropOutcome::of(&preview, &rows[to]);
         self.over.set(Some(rows[to].clone()));
-        self.say(outcome.announcement(&rows[to]));
-        super::grid::scroll_to(&rows[to]);
+        self.announce(outcome.announcement(&rows[to]));
+        scroll_to(&rows[to]);
     }
 
     // --- commands ---
@@ -707,7 +732,7 @@ impl BoardState {
     /// form that fails to load shows the error itself.
     pub(super) fn ask(self, act: OpenEdit) {
         spawn_local(async move {
-            drop(edit_dialog::board_forms::load().await);
+            (self.load_forms.get_value())().await;
             self.act.try_set(Some(act));
             self.dialogs.act.open();
         });
@@ -738,7 +763,7 @@ impl BoardState {
     pub(super) fn undo(self) {
         if self.is_drop_pending() {
             self.end_drag();
-            return self.say("Canceled. Nothing was changed.");
+            return self.announce("Canceled. Nothing was changed.");
         }
         self.step(Step::Undo);
     }
@@ -778,7 +803,7 @@ impl BoardState {
             return;
         }
         if self.busy.get_untracked() && matches!(next, Command::Put(_)) {
-            self.say("An earlier edit is still being saved. This edit is next.");
+            self.announce("An earlier edit is still being saved. This edit is next.");
         }
         self.queue.update_value(|queue| queue.push_back(next));
         self.go_on();
@@ -825,23 +850,24 @@ impl BoardState {
         }
         let waited = many(self.queue.with_value(VecDeque::len), "command");
         let detail = format!(
-            "Undo and redo failed: the board could not be loaded. Pending commands were not executed ({waited}). \
-             Repeat them when the board is loaded."
+            "Undo and redo failed: the board could not be loaded. Pending commands were not \
+             executed ({waited}). Repeat them when the board is loaded."
         );
         self.problem.set(Some(Problem::conflict("not_done", detail)));
         self.reject_queued("The edit was not saved: the board could not be loaded. Try again.");
     }
 
     /// Reads the open proposal of the last fetch, even while nodes are dragged.
-    fn newest<T>(self, look: impl FnOnce(&ProposalView) -> T) -> Option<T> {
-        self.feed.value().with_untracked(|board| board.proposal.as_ref().map(look))
+    fn newest<T>(self, read: impl FnOnce(&ProposalView) -> T) -> Option<T> {
+        self.feed.value().with_untracked(|board| board.proposal.as_ref().map(read))
     }
 
     fn append_now(self, put: Put) {
         let Some((proposal, version)) = self.open_proposal() else {
             let problem = Problem::conflict(
                 "no_proposal",
-                "The edit was not saved: this deployment has no open proposal. Propose changes, then repeat the edit.",
+                "The edit was not saved: this deployment has no open proposal. Propose changes, \
+                 then repeat the edit.",
             );
             put.problem.try_set(Some(problem));
             return self.go_on();
@@ -856,25 +882,25 @@ impl BoardState {
     }
 
     fn undo_now(self) {
-        let what = self.newest(|proposal| proposal.undo.clone()).flatten();
-        let Some(((proposal, version), what)) = self.open_proposal().zip(what) else {
+        let edit = self.newest(|proposal| proposal.undo.clone()).flatten();
+        let Some(((proposal, version), edit)) = self.open_proposal().zip(edit) else {
             return self.go_on();
         };
         self.command(
             edits::server_functions::undo(proposal, version),
-            format!("Undone: {what}."),
+            format!("Undone: {edit}."),
             self.default_context(),
         );
     }
 
     fn redo_now(self) {
-        let what = self.newest(|proposal| proposal.redo.clone()).flatten();
-        let Some(((proposal, version), what)) = self.open_proposal().zip(what) else {
+        let edit = self.newest(|proposal| proposal.redo.clone()).flatten();
+        let Some(((proposal, version), edit)) = self.open_proposal().zip(edit) else {
             return self.go_on();
         };
         self.command(
             edits::server_functions::redo(proposal, version),
-            format!("Redone: {what}."),
+            format!("Redone: {edit}."),
             self.default_context(),
         );
     }
@@ -935,7 +961,8 @@ impl BoardState {
 }
 
 /// The message to forms whose command was queued after a refused one.
-const AFTER_REFUSAL: &str = "The edit was not saved: an earlier command was rejected. Check the current state, then try again.";
+const AFTER_REFUSAL: &str = "The edit was not saved: an earlier command was rejected. Check the \
+    current state, then try again.";
 
 /// Adds the number of dropped commands to the error.
 fn with_dropped_count(problem: Problem, waited: usize) -> Problem {
@@ -952,7 +979,15 @@ fn with_dropped_count(problem: Problem, waited: usize) -> Problem {
     }
 }
 
-fn chips<'b>(
+fn scroll_to(role: &RoleName) {
+    let selector = format!("[data-bindable][data-role='{role}']");
+    let Ok(Some(row)) = document().query_selector(&selector) else { return };
+    let options = web_sys::ScrollIntoViewOptions::new();
+    options.set_block(web_sys::ScrollLogicalPosition::Nearest);
+    row.scroll_into_view_with_scroll_into_view_options(&options);
+}
+
+fn noderoles<'b>(
     groups: impl IntoIterator<Item = &'b BoardGroup>,
 ) -> impl Iterator<Item = &'b BoardNoderole> {
     groups.into_iter().flat_map(|group| &group.roles).flat_map(|role| &role.noderoles)

@@ -10,8 +10,8 @@ use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 
 use super::board_state::BoardState;
-use crate::components::Fault;
-use crate::pages::edits::{EditForm, Outcome, SubmitButton};
+use crate::components::FieldError;
+use crate::pages::edits::{EditForm, SubmitButton};
 
 #[component]
 pub(super) fn Jigs(board_state: BoardState, taken: Callback<()>) -> impl IntoView {
@@ -40,7 +40,9 @@ pub(super) fn Jigs(board_state: BoardState, taken: Callback<()>) -> impl IntoVie
                     <input
                         type="checkbox"
                         role="switch"
-                        prop:checked=move || of.with_value(|jig| selected.read().get(jig).copied().unwrap_or_default())
+                        prop:checked=move || of.with_value(
+                            |jig| selected.read().get(jig).copied().unwrap_or_default()
+                        )
                         on:change=move |event| {
                             let on = event_target_checked(&event);
                             selected.update(|selected| {
@@ -48,31 +50,27 @@ pub(super) fn Jigs(board_state: BoardState, taken: Callback<()>) -> impl IntoVie
                             });
                         }
                     />
-                    <span><b>{jig.jig.to_string()}</b> " " <small>{many(jig.roles, "role")} " of barclamps in use"</small></span>
+                    <span>
+                        <b>{jig.jig.to_string()}</b> " "
+                        <small>{many(jig.roles, "role")} " of barclamps in use"</small>
+                    </span>
                 </label>
             </li>
         }
     };
-    view! {
-        <form
-            class="form"
-            on:submit=move |event| {
-                event.prevent_default();
-                edit_form.put("The proposal switches jigs.", taken);
-            }
-        >
-            <div class="body">
-                <p class="muted">"A jig runs the steps of roles. While a jig is off, its steps do not start in any deployment, and its roles cannot be bound."</p>
-                <fieldset class="field">
-                    <legend>"Enabled jigs"</legend>
-                    <ul class="choices">{jigs.into_iter().map(line).collect_view()}</ul>
-                </fieldset>
-                <Outcome of=edit_form/>
-            </div>
-            <div class="foot"><SubmitButton of=edit_form/></div>
-        </form>
-    }
-    .into_any()
+    let fields = view! {
+        <p class="muted">
+            "A jig runs the steps of roles. While a jig is off, its steps do not start in any \
+             deployment, and its roles cannot be bound."
+        </p>
+        <fieldset class="field">
+            <legend>"Enabled jigs"</legend>
+            <ul class="choices">{jigs.into_iter().map(line).collect_view()}</ul>
+        </fieldset>
+    };
+    let button = view! { <SubmitButton of=edit_form/> };
+    let done = move || Some("The proposal turns jigs on or off.".to_owned());
+    edit_form.view(taken, done, fields.into_any(), button.into_any())
 }
 
 /// Risks for which the policy can require more approvals.
@@ -81,7 +79,7 @@ pub(crate) const RISKS: [(Risk, &str); 7] = [
     (Risk::Rerun, "When an applied step runs again"),
     (Risk::Removal, "When a noderole is removed"),
     (Risk::Move, "When a deployment moves, or a node moves to one that is not above or below"),
-    (Risk::Halt, "When a jig is switched off"),
+    (Risk::Halt, "When a jig is turned off"),
     (Risk::Secret, "When a use of a secret is added or replaced"),
     (Risk::Connection, "When the connection of a node changes"),
 ];
@@ -146,61 +144,73 @@ pub(super) fn SetPolicy(board_state: BoardState, taken: Callback<()>) -> impl In
         policy.map(|policy| Edit::SetPolicy(edit::SetPolicy { policy })).into_iter().collect()
     });
     let fields = by_risk.into_iter().zip(0..).map(|((_, words, typed), n)| {
-        view! { <Approvals id=format!("policy-{n}") words typed placeholder="Same as every change"/> }
+        view! {
+            <Approvals id=format!("policy-{n}") words typed placeholder="Same as every change"/>
+        }
     });
-    view! {
-        <form
-            class="form"
-            on:submit=move |event| {
-                event.prevent_default();
-                edit_form.put("The proposal sets the policy.", taken);
-            }
-        >
-            <div class="body">
-                <p class="muted">
-                    "Applies to all later changes in every deployment. This change must satisfy the old and the new policy. Approvals of authors do not count. "
-                    {format!("Enter 1 to {MAX_APPROVALS} approvals.")}
-                </p>
-                <Approvals id="policy-every" words="Every change" typed=every placeholder=""/>
-                {fields.collect_view()}
-                <Approvals id="policy-cooling" words="Cooling period after an admin gives a reviewer access, in hours" typed=cooling placeholder="24"/>
-                <fieldset class="field">
-                    <legend>"Approvals signed with a passkey"</legend>
-                    <ul class="choices">{signs.into_iter().map(|(_, words, ticked)| view! { <li><Checkbox words ticked/></li> }).collect_view()}</ul>
-                </fieldset>
-                <div class="field">
-                    <label for="policy-signed">"Signed approvals in single deployments"</label>
-                    <textarea
-                        class="area small"
-                        id="policy-signed"
-                        autocomplete="off"
-                        spellcheck="false"
-                        placeholder="web destructive"
-                        aria-invalid=move || inside_rules.read().is_err().then_some("true")
-                        aria-describedby="policy-signed-hint policy-signed-fault"
-                        prop:value=move || inside.get()
-                        on:input=move |event| inside.set(event_target_value(&event))
-                    ></textarea>
-                    <span class="hint" id="policy-signed-hint">"Write one deployment per line, with a risk if the rule is only for that risk. Use IDs for deployments that are not below this one."</span>
-                    <Fault id="policy-signed-fault".to_owned() of=Signal::derive(move || inside_rules.get().err())/>
-                </div>
-                <fieldset class="field">
-                    <legend>"Sign-in"</legend>
-                    <Checkbox words="Second factor at sign-in for everyone" ticked=factor/>
-                </fieldset>
-                <Outcome of=edit_form/>
-            </div>
-            <div class="foot"><SubmitButton of=edit_form/></div>
-        </form>
-    }
-    .into_any()
+    let fields = view! {
+        <p class="muted">
+            "Applies to all later changes in every deployment. This change must satisfy the old \
+             and the new policy. Approvals of authors do not count. "
+            {format!("Enter 1 to {MAX_APPROVALS} approvals.")}
+        </p>
+        <Approvals id="policy-every" words="Every change" typed=every placeholder=""/>
+        {fields.collect_view()}
+        <Approvals
+            id="policy-cooling"
+            words="Cooling period after an admin gives a reviewer access, in hours"
+            typed=cooling
+            placeholder="24"
+        />
+        <fieldset class="field">
+            <legend>"Approvals signed with a passkey"</legend>
+            <ul class="choices">
+                {signs.into_iter().map(|(_, words, ticked)| view! {
+                    <li><Checkbox words ticked/></li>
+                }).collect_view()}
+            </ul>
+        </fieldset>
+        <div class="field">
+            <label for="policy-signed">"Signed approvals in single deployments"</label>
+            <textarea
+                class="area small"
+                id="policy-signed"
+                autocomplete="off"
+                spellcheck="false"
+                placeholder="web destructive"
+                aria-invalid=move || inside_rules.read().is_err().then_some("true")
+                aria-describedby="policy-signed-hint policy-signed-error"
+                prop:value=move || inside.get()
+                on:input=move |event| inside.set(event_target_value(&event))
+            ></textarea>
+            <span class="hint" id="policy-signed-hint">
+                "Write one deployment per line, with a risk if the rule is only for that risk. Use \
+                 IDs for deployments that are not below this one."
+            </span>
+            <FieldError
+                id="policy-signed-error".to_owned()
+                of=Signal::derive(move || inside_rules.get().err())
+            />
+        </div>
+        <fieldset class="field">
+            <legend>"Sign-in"</legend>
+            <Checkbox words="Second factor at sign-in for everyone" ticked=factor/>
+        </fieldset>
+    };
+    let button = view! { <SubmitButton of=edit_form/> };
+    let done = move || Some("The proposal sets the policy.".to_owned());
+    edit_form.view(taken, done, fields.into_any(), button.into_any())
 }
 
 #[component]
 fn Checkbox(words: &'static str, ticked: RwSignal<bool>) -> impl IntoView {
     view! {
         <label class="choice">
-            <input type="checkbox" prop:checked=move || ticked.get() on:change=move |event| ticked.set(event_target_checked(&event))/>
+            <input
+                type="checkbox"
+                prop:checked=move || ticked.get()
+                on:change=move |event| ticked.set(event_target_checked(&event))
+            />
             <span>{words}</span>
         </label>
     }
@@ -240,7 +250,10 @@ impl Deployments {
         let (name, risk, rest) = (words.next().unwrap_or_default(), words.next(), words.next());
         let known = self.0.iter().find(|(_, known)| known == name).map(|(id, _)| *id);
         let deployment = known.or_else(|| name.parse().ok()).ok_or_else(|| {
-            format!("Deployment {name} does not exist here or below. Use its ID from /api/v1/deployments.")
+            format!(
+                "Deployment {name} does not exist here or below. Use its ID from \
+                /api/v1/deployments."
+            )
         })?;
         if rest.is_some() {
             return Err(format!(
@@ -265,10 +278,10 @@ fn Approvals(
     typed: RwSignal<String>,
     placeholder: &'static str,
 ) -> impl IntoView {
-    let fault = move || read(&typed.read()).err();
-    let fault_id = format!("{id}-fault");
+    let error = move || read(&typed.read()).err();
+    let error_id = format!("{id}-error");
     view! {
-        <div class="field across">
+        <div class="field inline">
             <label for=id.clone()>{words}</label>
             <input
                 class="input"
@@ -277,12 +290,12 @@ fn Approvals(
                 autocomplete="off"
                 autofocus=placeholder.is_empty()
                 placeholder=placeholder
-                aria-invalid=move || fault().is_some().then_some("true")
-                aria-describedby=fault_id.clone()
+                aria-invalid=move || error().is_some().then_some("true")
+                aria-describedby=error_id.clone()
                 prop:value=move || typed.get()
                 on:input=move |event| typed.set(event_target_value(&event))
             />
-            <Fault id=fault_id.clone() of=Signal::derive(fault)/>
+            <FieldError id=error_id.clone() of=Signal::derive(error)/>
         </div>
     }
     .into_any()
@@ -304,12 +317,12 @@ mod tests {
         let read = places.rules(&format!(" web\n\nweb  destructive \n{other}"));
         assert_eq!(read, Ok(expected.clone()));
         assert_eq!(places.rules(&places.lines(&expected)), Ok(expected));
-        for (line, fault) in [
+        for (line, error) in [
             ("edge", "Deployment edge does not exist"),
             ("web x", "Risk x does not exist"),
             ("web move y", "at most one risk"),
         ] {
-            assert!(places.rules(line).is_err_and(|text| text.contains(fault)), "{line}");
+            assert!(places.rules(line).is_err_and(|text| text.contains(error)), "{line}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Edits of deployments, and of roles without nodes: create a child deployment, move the deployment,
-//! remove a role or the deployment.
+//! Edits of deployments, and of roles without nodes: create a child deployment, move the
+//! deployment, remove a role or the deployment.
 //!
 //! An edit with a larger impact than it seems (removing a deployment) requires typing the name.
 
@@ -10,7 +10,7 @@ use leptos::prelude::*;
 use uuid::Uuid;
 
 use super::board_state::BoardState;
-use crate::components::Fault;
+use crate::components::FieldError;
 use crate::pages::deployments::DeploymentField;
 use crate::pages::edits::{EditForm, Outcome, SubmitButton, TypedName};
 
@@ -26,22 +26,15 @@ pub(super) fn RemoveRole(
         let deployment = board_state.board().read().id;
         vec![Edit::RemoveRole(edit::RemoveRole { deployment, role: role.clone() })]
     });
-    view! {
-        <form
-            class="form"
-            on:submit=move |event| {
-                event.prevent_default();
-                edit_form.put(done.clone(), taken);
-            }
-        >
-            <div class="body">
-                <p class="muted">"Also removes the data of the role in this deployment. The role must not be bound to any node."</p>
-                <Outcome of=edit_form/>
-            </div>
-            <div class="foot"><SubmitButton of=edit_form grave=true/></div>
-        </form>
-    }
-    .into_any()
+    let fields = view! {
+        <p class="muted">
+            "Also removes the data of the role in this deployment. The role must not be bound to \
+             any node."
+        </p>
+    };
+    let button = view! { <SubmitButton of=edit_form grave=true/> };
+    let done = move || Some(done.clone());
+    edit_form.view(taken, done, fields.into_any(), button.into_any())
 }
 
 /// Creates a child deployment.
@@ -51,7 +44,7 @@ pub(super) fn Child(board_state: BoardState, taken: Callback<()>) -> impl IntoVi
     let read = Memo::new(move |_| {
         DeploymentName::parse(name.read().trim()).map_err(|error| error.to_string())
     });
-    let fault = move || (!name.read().trim().is_empty()).then(|| read.get().err()).flatten();
+    let error = move || (!name.read().trim().is_empty()).then(|| read.get().err()).flatten();
     // Ids are created here, because an edit must have the same result for everyone who plans it.
     let (id, phantom) = (DeploymentId(Uuid::new_v4()), NodeId(Uuid::new_v4()));
     let edit_form = EditForm::new(board_state.pen(), move || {
@@ -63,38 +56,29 @@ pub(super) fn Child(board_state: BoardState, taken: Callback<()>) -> impl IntoVi
             .into_iter()
             .collect()
     });
-    view! {
-        <form
-            class="form"
-            on:submit=move |event| {
-                event.prevent_default();
-                edit_form.put(format!("The proposal creates deployment {}.", name.read_untracked().trim()), taken);
-            }
-        >
-            <div class="body">
-                <p class="muted">"It inherits the barclamps of this deployment and can use its nodes."</p>
-                <div class="field">
-                    <label for="child-name">"Name"</label>
-                    <input
-                        class="input"
-                        id="child-name"
-                        autocomplete="off"
-                        autocapitalize="none"
-                        spellcheck="false"
-                        autofocus
-                        aria-invalid=move || fault().is_some().then_some("true")
-                        aria-describedby="child-fault"
-                        prop:value=move || name.get()
-                        on:input=move |event| name.set(event_target_value(&event))
-                    />
-                    <Fault id="child-fault" of=Signal::derive(fault)/>
-                </div>
-                <Outcome of=edit_form/>
-            </div>
-            <div class="foot"><SubmitButton of=edit_form/></div>
-        </form>
-    }
-    .into_any()
+    let fields = view! {
+        <p class="muted">"It inherits the barclamps of this deployment and can use its nodes."</p>
+        <div class="field">
+            <label for="child-name">"Name"</label>
+            <input
+                class="input"
+                id="child-name"
+                autocomplete="off"
+                autocapitalize="none"
+                spellcheck="false"
+                autofocus
+                aria-invalid=move || error().is_some().then_some("true")
+                aria-describedby="child-error"
+                prop:value=move || name.get()
+                on:input=move |event| name.set(event_target_value(&event))
+            />
+            <FieldError id="child-error" of=Signal::derive(error)/>
+        </div>
+    };
+    let button = view! { <SubmitButton of=edit_form/> };
+    let done =
+        move || Some(format!("The proposal creates deployment {}.", name.read_untracked().trim()));
+    edit_form.view(taken, done, fields.into_any(), button.into_any())
 }
 
 /// Moves the deployment below another parent.
@@ -113,27 +97,26 @@ pub(super) fn MoveDeployment(board_state: BoardState, taken: Callback<()>) -> im
             .into_iter()
             .collect()
     });
-    view! {
-        <form
-            class="form"
-            on:submit=move |event| {
-                event.prevent_default();
-                let Some(parent) = untrack(chosen) else { return };
-                edit_form.put(format!("The proposal moves the deployment below {}.", parent.name), taken);
-            }
-        >
-            <div class="body">
-                <p class="muted">"The deployments below it move with it. They inherit barclamps and permissions from the new parent."</p>
-                <div class="field">
-                    <label for="new-parent">"New parent"</label>
-                    <DeploymentField id="new-parent" value=to typed=Callback::new(move |text| to.set(text)) suggested/>
-                </div>
-                <Outcome of=edit_form/>
-            </div>
-            <div class="foot"><SubmitButton of=edit_form/></div>
-        </form>
-    }
-    .into_any()
+    let fields = view! {
+        <p class="muted">
+            "Deployments below it move too. All of them inherit barclamps and permissions from the \
+             new parent."
+        </p>
+        <div class="field">
+            <label for="new-parent">"New parent"</label>
+            <DeploymentField
+                id="new-parent"
+                value=to
+                typed=Callback::new(move |text| to.set(text)) suggested
+            />
+        </div>
+    };
+    let button = view! { <SubmitButton of=edit_form/> };
+    let done = move || {
+        let parent = untrack(chosen)?;
+        Some(format!("The proposal moves the deployment below {}.", parent.name))
+    };
+    edit_form.view(taken, done, fields.into_any(), button.into_any())
 }
 
 #[component]
@@ -152,12 +135,18 @@ pub(super) fn RemoveDeployment(board_state: BoardState, taken: Callback<()>) -> 
             on:submit=move |event| {
                 event.prevent_default();
                 if is_typed.get_untracked() {
-                    edit_form.put(format!("The proposal removes deployment {}.", name.get_untracked()), taken);
+                    edit_form.put(
+                        format!("The proposal removes deployment {}.", name.get_untracked()),
+                        taken
+                    );
                 }
             }
         >
             <div class="body">
-                <p>"The deployment must be empty: no deployments below it, no nodes and no bound roles."</p>
+                <p>
+                    "The deployment must be empty: no deployments below it, no nodes and no bound \
+                     roles."
+                </p>
                 <Outcome of=edit_form/>
                 <TypedName id="remove-deployment-name" name typed/>
             </div>

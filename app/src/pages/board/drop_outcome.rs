@@ -28,7 +28,7 @@ pub(super) enum DropOutcome {
         reasons: String,
     },
     /// No node can be bound.
-    Forbidden { why: String },
+    Forbidden { reason: String },
     /// The role is not a target for drops.
     None,
 }
@@ -41,13 +41,13 @@ impl DropOutcome {
         };
         match (found.legal.len(), found.illegal.len() + found.unknown.len()) {
             (0, 0) => Self::None,
-            (0, _) => Self::Forbidden { why: why_not(found) },
+            (0, _) => Self::Forbidden { reason: refusal_reason(found) },
             (_, 0) => Self::Allowed { promise: promise(found), reasons: reasons(found) },
             (legal, others) => Self::Partial {
                 message: format!(
                     "{legal} of {} can be bound. Cannot bind {}",
                     legal + others,
-                    why_not(found)
+                    refusal_reason(found)
                 ),
                 promise: promise(found),
                 reasons: reasons(found),
@@ -74,7 +74,7 @@ impl DropOutcome {
                 message.split(". ").next().unwrap_or(message).to_owned()
             }
             (Self::Partial { message, promise, .. }, true) => format!("{message}. {promise}"),
-            (Self::Forbidden { why }, _) => why.clone(),
+            (Self::Forbidden { reason }, _) => reason.clone(),
             (Self::None, _) => String::new(),
         }
     }
@@ -88,7 +88,7 @@ impl DropOutcome {
             Self::Partial { message: text, promise, .. } => {
                 format!("Role {role}: {text}. {promise}. Press Enter to confirm.")
             }
-            Self::Forbidden { why } => format!("Role {role}: not possible. {why}."),
+            Self::Forbidden { reason } => format!("Role {role}: not possible. {reason}."),
             Self::None => format!("Role {role}: nodes cannot be dropped here."),
         }
     }
@@ -119,7 +119,7 @@ fn promise(role: &RoleDropPreview) -> String {
         roles.dedup();
         text.push_str(&format!(". Also adds {}", named(&roles)));
     }
-    text.extend(some_of(&role.moves).map(|moves| format!(". {moves}")));
+    text.extend(first_sentence(&role.moves).map(|moves| format!(". {moves}")));
     text.extend(role.wave.map(|(place, places)| format!(". Wave {place} of {places}")));
     text
 }
@@ -131,8 +131,8 @@ fn reasons(role: &RoleDropPreview) -> String {
         format!(
             "{} on {}: {}",
             required_by.role,
-            first_of(&nodes, required_by.count),
-            required_by.why
+            abbreviated(&nodes, required_by.count),
+            required_by.reason
         )
     };
     role.also_added
@@ -143,7 +143,7 @@ fn reasons(role: &RoleDropPreview) -> String {
         .join("\n")
 }
 
-fn some_of(sentences: &[String]) -> Option<String> {
+fn first_sentence(sentences: &[String]) -> Option<String> {
     match sentences {
         [] => None,
         [one] => Some(one.clone()),
@@ -153,7 +153,7 @@ fn some_of(sentences: &[String]) -> Option<String> {
 
 /// Why nodes cannot be bound: a shared reason once, or each node with its own reason. Also the
 /// number of nodes without a computed reason.
-fn why_not(role: &RoleDropPreview) -> String {
+fn refusal_reason(role: &RoleDropPreview) -> String {
     let text = [refused(role), truncation_note(role).unwrap_or_default()];
     text.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ")
 }
@@ -185,11 +185,11 @@ pub(super) fn truncation_note(role: &RoleDropPreview) -> Option<String> {
 
 /// Names, abbreviated to the first few.
 pub(super) fn named(names: &[&str]) -> String {
-    first_of(names, names.len())
+    abbreviated(names, names.len())
 }
 
 /// Names, if only the first of `count` are known.
-fn first_of(names: &[&str], count: usize) -> String {
+fn abbreviated(names: &[&str], count: usize) -> String {
     let mut text = names.iter().take(MAX_NAMED).copied().collect::<Vec<_>>().join(", ");
     let more = count.saturating_sub(names.len().min(MAX_NAMED));
     if more > 0 {
@@ -232,7 +232,7 @@ mod tests {
                     role: RoleName::parse(name).unwrap(),
                     nodes: vec!["web-1".into(), "web-2".into()],
                     count: 2,
-                    why: "required by app".into(),
+                    reason: "required by app".into(),
                 })
                 .into(),
             moves: vec![
@@ -255,7 +255,8 @@ mod tests {
         assert_eq!(legal.text(false), "allowed");
         assert_eq!(
             legal.text(true),
-            "+ 12 noderoles. Also adds dns-client, runtime. Node web-1 moves from system to web (and 1 more). Wave 3 of 4"
+            "+ 12 noderoles. Also adds dns-client, runtime. Node web-1 moves from system to web \
+             (and 1 more). Wave 3 of 4"
         );
         let reasons = legal.reasons().unwrap();
         assert!(reasons.starts_with("dns-client on web-1, web-2: required by app\n"), "{reasons}");
@@ -301,7 +302,7 @@ mod tests {
             role: RoleName::parse("runtime").unwrap(),
             nodes: (1..=8).map(|n| format!("web-{n}")).collect(),
             count: 200,
-            why: "required by app".into(),
+            reason: "required by app".into(),
         };
         let reasons =
             outcome(RoleDropPreview { also_added: vec![many], moves: vec![], ..role(2, &[]) })

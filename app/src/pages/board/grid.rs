@@ -1,22 +1,20 @@
 //! The rows of a board: roles, and the nodes with each role.
 
-use api::runs::StepState;
-use api::views::board::{BoardGroup, BoardNoderole, BoardRole};
+use api::views::board::{BoardGroup, BoardRole};
 use engine::counting::many;
 use engine::ids::{DeploymentName, RoleName};
 use leptos::ev::DragEvent;
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 
-use super::address::Address;
 use super::board_state::BoardState;
 use super::drop_outcome::DropOutcome;
-use super::edit_dialog::OpenEdit;
-use super::menu::Subject;
+use super::noderole_cell::noderole_view;
+use super::open_edit::OpenEdit;
 use super::role::is_bound;
 use super::role_noderoles;
 use super::step_states::RoleStates;
-use crate::components::{Empty, Icon, icon, mark, rows};
+use crate::components::{Empty, Icon, icon, rows};
 
 #[component]
 pub(super) fn Grid(board_state: BoardState) -> impl IntoView {
@@ -63,7 +61,9 @@ fn Group(board_state: BoardState, group: Memo<BoardGroup>) -> impl IntoView {
                 <h2>{move || group.read().barclamp.to_string()}</h2>
                 <span>{move || about()}</span>
             </div>
-            {rows(roles.into(), |role| role.role.clone(), move |role| view! { <Row board_state role ancestor/> })}
+            {rows(roles.into(), |role| role.role.clone(), move |role| view! {
+                <Row board_state role ancestor/>
+            })}
         </section>
     }
     .into_any()
@@ -87,7 +87,7 @@ fn Row(
     let text = move || {
         outcome.read().as_ref().map(|outcome| (outcome.text(over.get()), outcome.reasons()))
     };
-    let chips = Memo::new(move |_| role.read().noderoles.clone());
+    let noderoles = Memo::new(move |_| role.read().noderoles.clone());
     let more = move || {
         let role = role.read();
         (role.more > 0).then(|| role_noderoles::more(board_state, &role, ancestor.get_value()))
@@ -118,7 +118,13 @@ fn Row(
             data-bindable=move || bindable.get().then_some("")
             data-drop=move || outcome.read().as_ref().map(DropOutcome::label)
             data-over=move || over.get().then_some("")
-            on:dragover=move |event| drag_over(board_state, name, bindable.get_untracked(), &outcome.get_untracked(), &event)
+            on:dragover=move |event| drag_over(
+                board_state,
+                name,
+                bindable.get_untracked(),
+                &outcome.get_untracked(),
+                &event
+            )
             on:dragleave=move |event| drag_leave(board_state, name, &event)
             on:drop=move |event| {
                 event.prevent_default();
@@ -127,7 +133,10 @@ fn Row(
         >
             <div class="role">
                 <div title=move || role.read().description.clone()>
-                    <b>{move || is_milestone(&role.read()).then(|| icon(Icon::Milestone))} {move || role.read().role.to_string()}</b>
+                    <b>
+                        {move || is_milestone(&role.read()).then(|| icon(Icon::Milestone))}
+                        {move || role.read().role.to_string()}
+                    </b>
                     <small>{move || about(&role.read())}</small>
                 </div>
                 {move || editable.get().then(|| view! { <RoleButtons board_state role/> })}
@@ -135,11 +144,19 @@ fn Row(
             </div>
             <div class="cell">
                 <ul class="chips" aria-label=move || format!("Nodes with {}", role.read().role)>
-                    {rows(chips.into(), |chip| chip.noderole, move |chip| noderole_view(board_state, name, chip))}
+                    {
+                        rows(
+                            noderoles.into(),
+                            |noderole| noderole.noderole,
+                            move |noderole| noderole_view(board_state, name, noderole)
+                        )
+                    }
                 </ul>
                 {move || more()}
                 {move || add()}
-                {move || text().map(|(text, reasons)| view! { <span class="drop-text" title=reasons>{text}</span> })}
+                {move || text().map(|(text, reasons)| view! {
+                    <span class="drop-text" title=reasons>{text}</span>
+                })}
             </div>
         </div>
     }
@@ -159,38 +176,60 @@ fn about(role: &BoardRole) -> String {
 fn RoleButtons(board_state: BoardState, role: Memo<BoardRole>) -> impl IntoView {
     let name = role.read_untracked().role.to_string();
     let has_nodes = Memo::new(move |_| !role.read().noderoles.is_empty() || role.read().more > 0);
+    let remove_title = move || match has_nodes.get() {
+        true => "Nodes have this role. Unbind them first: press Delete on a node.",
+        false => "Remove the role from this deployment",
+    };
+    let data = move || board_state.ask(OpenEdit::RoleData(role.get_untracked()));
+    let rerun = move || board_state.ask(OpenEdit::RerunRole(role.get_untracked()));
+    let remove = move || board_state.ask(OpenEdit::RemoveRole(role.read_untracked().role.clone()));
     view! {
         <div class="buttons needs-scripts">
-            <button
-                class="button quiet small only-icon"
-                type="button"
-                aria-label=format!("Data of {name}")
-                title="Data of the role in this deployment"
-                on:click=move |_| board_state.ask(OpenEdit::RoleData(role.get_untracked()))
-            >
-                {icon(Icon::Data)}
-            </button>
-            <button
-                class="button quiet small only-icon"
-                type="button"
-                aria-label=format!("Run {name} again")
-                title="Run again"
-                disabled=move || !is_bound(&role.read())
-                on:click=move |_| board_state.ask(OpenEdit::RerunRole(role.get_untracked()))
-            >
-                {icon(Icon::Rerun)}
-            </button>
-            <button
-                class="button quiet small only-icon"
-                type="button"
-                aria-label=format!("Remove role {name}")
-                title=move || if has_nodes.get() { "Nodes have this role. Unbind them first: press Delete on a node." } else { "Remove the role from this deployment" }
-                disabled=has_nodes
-                on:click=move |_| board_state.ask(OpenEdit::RemoveRole(role.read_untracked().role.clone()))
-            >
-                {icon(Icon::Delete)}
-            </button>
+            {role_button(
+                Icon::Data,
+                format!("Data of {name}"),
+                Box::new(|| "Data of the role in this deployment"),
+                Box::new(|| false),
+                Box::new(data),
+            )}
+            {role_button(
+                Icon::Rerun,
+                format!("Run {name} again"),
+                Box::new(|| "Run again"),
+                Box::new(move || !is_bound(&role.read())),
+                Box::new(rerun),
+            )}
+            {role_button(
+                Icon::Delete,
+                format!("Remove role {name}"),
+                Box::new(remove_title),
+                Box::new(move || has_nodes.get()),
+                Box::new(remove),
+            )}
         </div>
+    }
+    .into_any()
+}
+
+/// Not generic, so that the browser's module has its code once.
+fn role_button(
+    shape: Icon,
+    label: String,
+    title: Box<dyn Fn() -> &'static str + Send>,
+    is_off: Box<dyn Fn() -> bool + Send>,
+    click: Box<dyn Fn() + Send>,
+) -> AnyView {
+    view! {
+        <button
+            class="button quiet small only-icon"
+            type="button"
+            aria-label=label
+            title=title
+            disabled=is_off
+            on:click=move |_| click()
+        >
+            {icon(shape)}
+        </button>
     }
     .into_any()
 }
@@ -228,87 +267,4 @@ fn drag_leave(board_state: BoardState, name: StoredValue<RoleName>, event: &Drag
     {
         board_state.over().set(None);
     }
-}
-
-pub(super) fn noderole_view(
-    board_state: BoardState,
-    role: StoredValue<RoleName>,
-    chip: Memo<BoardNoderole>,
-) -> impl IntoView {
-    let here = expect_context::<Memo<Address>>();
-    let id = chip.read_untracked().noderole;
-    let state = board_state.state_of(&chip.read_untracked());
-    let state = Memo::new(move |_| state.get());
-    let address = move || here.read().panel(Some(id)).link();
-    let title = move || hover(&chip.read(), state.get());
-    let is_proposed = move || state.get() == StepState::Proposed;
-    let menu = move || {
-        role.with_value(|role| {
-            board_state.ask(OpenEdit::Menu(Subject::from_cell(
-                board_state,
-                role,
-                &chip.read_untracked(),
-            )))
-        })
-    };
-    view! {
-        <li>
-            <a
-                class="chip"
-                class:touched=move || chip.read().changed
-                class:going=move || chip.read().removed
-                // A proposed noderole does not exist yet, so it has a menu instead of a panel.
-                href=move || (!is_proposed()).then(address)
-                tabindex=move || is_proposed().then_some("0")
-                role=move || is_proposed().then_some("button")
-                aria-haspopup=move || is_proposed().then_some("dialog")
-                on:click=move |_| {
-                    if untrack(is_proposed) {
-                        menu();
-                    }
-                }
-                on:keydown=move |event| {
-                    if untrack(is_proposed) && matches!(event.key().as_str(), "Enter" | " ") {
-                        event.prevent_default();
-                        menu();
-                    }
-                }
-                on:contextmenu=move |event| {
-                    event.prevent_default();
-                    menu();
-                }
-                data-noscroll
-                data-noderole=id.to_string()
-                data-state=move || state.get().as_str()
-                aria-current=move || (here.read().noderole == Some(id)).then_some("true")
-                title=title
-            >
-                {move || mark(state.get())}
-                <span class="clip">{move || chip.read().short.clone()}</span>
-                <span class="unseen">" " {move || state.get().label()}</span>
-                {move || chip.read().removed.then(|| view! { <span class="gone">{icon(Icon::Delete)} <span class="unseen">" removed by this proposal"</span></span> })}
-                {move || (!chip.read().alive).then(|| view! { <span class="dead">{icon(Icon::Dead)} <span class="unseen">" node is dead"</span></span> })}
-            </a>
-        </li>
-    }
-    .into_any()
-}
-
-/// The tooltip of a chip.
-fn hover(chip: &BoardNoderole, state: StepState) -> String {
-    let mut text = vec![format!("{}: {}", chip.fqdn, state.label())];
-    text.extend(chip.required_by.as_ref().map(|by| format!("required by {by}")));
-    text.extend(chip.removed.then(|| "removed by this proposal".to_owned()));
-    text.extend(chip.changed.then(|| "changed by this proposal".to_owned()));
-    text.extend((!chip.alive).then(|| "the node is dead".to_owned()));
-    text.extend(chip.error.clone());
-    text.join("\n")
-}
-
-pub(super) fn scroll_to(role: &RoleName) {
-    let selector = format!("[data-bindable][data-role='{role}']");
-    let Ok(Some(row)) = document().query_selector(&selector) else { return };
-    let options = web_sys::ScrollIntoViewOptions::new();
-    options.set_block(web_sys::ScrollLogicalPosition::Nearest);
-    row.scroll_into_view_with_scroll_into_view_options(&options);
 }

@@ -20,13 +20,24 @@ pub(super) fn HoldNotice(board_state: BoardState) -> impl IntoView {
     move || {
         let hold = hold.get()?;
         let above = hold.deployment != board_state.board().read_untracked().name;
-        let whose = above.then(|| view! { <a href=addresses::deployment(&hold.deployment)>{hold.deployment.to_string()}</a> " above this deployment was " });
+        let origin = above.then(|| {
+            view! {
+                <a href=addresses::deployment(&hold.deployment)>{hold.deployment.to_string()}</a>
+                " above this deployment was "
+            }
+        });
         Some(view! {
             <div class="notice refused" data-state="warn" role="status">
                 {icon(Icon::Paused)}
                 <div>
-                    <b>{whose} {if above { "put on hold by " } else { "Put on hold by " }} {hold.by} ": " {hold.reason}</b>
-                    <p>"No new run starts in this deployment or below it. Running steps finish. You can still propose, review and commit changes."</p>
+                    <b>
+                        {origin} {if above { "put on hold by " } else { "Put on hold by " }}
+                        {hold.by} ": " {hold.reason}
+                    </b>
+                    <p>
+                        "No new run starts in this deployment or below it. Running steps finish. \
+                         You can still propose, review and commit changes."
+                    </p>
                 </div>
             </div>
         })
@@ -38,7 +49,13 @@ pub(super) fn HoldNotice(board_state: BoardState) -> impl IntoView {
 pub(super) fn HoldButton(board_state: BoardState, handle: DialogHandle) -> impl IntoView {
     let is_held = move || board_state.board().read().on_hold_by.is_some();
     view! {
-        <button class="button quiet" type="button" commandfor="hold" command="show-modal" on:click=handle.on_click()>
+        <button
+            class="button quiet"
+            type="button"
+            commandfor="hold"
+            command="show-modal"
+            on:click=handle.on_click()
+        >
             {move || icon(if is_held() { Icon::Run } else { Icon::Paused })}
             {move || if is_held() { "Release hold…" } else { "Put on hold…" }}
         </button>
@@ -62,7 +79,7 @@ pub(super) fn HoldDialog(board_state: BoardState, handle: DialogHandle) -> impl 
     });
     on_success(hold, move |()| {
         handle.close();
-        board_state.say(match is_held.get_untracked() {
+        board_state.announce(match is_held.get_untracked() {
             true => "Hold released. Steps start again.",
             false => "Deployment put on hold. No new run starts.",
         });
@@ -71,27 +88,60 @@ pub(super) fn HoldDialog(board_state: BoardState, handle: DialogHandle) -> impl 
     view! {
         <Dialog id="hold" title=title handle=handle refused=refused.is_here()>
             <ActionForm action=hold attr:class="form">
-                <input type="hidden" name="deployment" value=move || board_state.board().read().id.to_string()/>
-                <input type="hidden" name="held" value=move || if is_held.get() { "false" } else { "true" }/>
+                <input
+                    type="hidden"
+                    name="deployment"
+                    value=move || board_state.board().read().id.to_string()
+                />
+                <input
+                    type="hidden"
+                    name="on_hold"
+                    value=move || if is_held.get() { "false" } else { "true" }
+                />
                 <div class="body">
                     <p>
                         {move || match is_held.get() {
-                            true => "Runs start again in this deployment and below it. No further review is needed.",
-                            false => "No new run starts in this deployment or below it until the hold is released. Running steps finish. Approved changes stay approved.",
+                            true => "Runs start again in this deployment and below it. No further \
+                                review is needed.",
+                            false => "No new run starts in this deployment or below it until the \
+                                hold is released. Running steps finish. Approved changes stay \
+                                approved.",
                         }}
                     </p>
                     <div class="field">
                         <label for="hold-reason">"Reason"</label>
-                        <input class="input" id="hold-reason" name="reason" required maxlength=MAX_REASON autofocus autocomplete="off" aria-describedby="hold-hint" value=refused.typed("reason")/>
-                        <span class="hint" id="hold-hint">"Shown on the board and stored in the audit log with your name."</span>
+                        <input
+                            class="input"
+                            id="hold-reason"
+                            name="reason" required
+                            maxlength=MAX_REASON autofocus
+                            autocomplete="off"
+                            aria-describedby="hold-hint"
+                            value=refused.typed("reason")
+                        />
+                        <span class="hint" id="hold-hint">
+                            "Shown on the board and stored in the audit log with your name."
+                        </span>
                     </div>
                     <ProblemNotice problem=problem_of(hold)/>
                     <EquivalentCommands of=move |typed: FormValues| {
-                        vec![api::calls::hold(&board_state.board().read().name, !is_held.get(), &typed.or("reason", "WHY"))]
+                        vec![
+                            api::calls::hold(
+                                &board_state.board().read().name,
+                                !is_held.get(),
+                                &typed.or("reason", "WHY")
+                            )
+                        ]
                     }/>
                 </div>
                 <div class="foot">
-                    <button class="button primary" type="submit" disabled=move || hold.pending().get()>{move || if is_held.get() { "Release hold" } else { "Put on hold" }}</button>
+                    <button
+                        class="button primary"
+                        type="submit"
+                        disabled=move || hold.pending().get()
+                    >
+                        {move || if is_held.get() { "Release hold" } else { "Put on hold" }}
+                    </button>
                 </div>
             </ActionForm>
         </Dialog>

@@ -20,6 +20,8 @@ mod grid;
 mod hold;
 mod menu;
 mod move_nodes;
+mod noderole_cell;
+mod open_edit;
 mod planner;
 mod priority;
 mod role;
@@ -51,11 +53,10 @@ use crate::components::{
 use crate::failure::ServerResult;
 use crate::live::use_live;
 use crate::pages::noderole;
-use crate::part;
 use address::Address;
 use board_state::BoardState;
 pub(crate) use cluster_edits::RISKS;
-use edit_dialog::OpenEdit;
+use open_edit::OpenEdit;
 use server_functions::Propose;
 
 /// A deployment's board, by the name in the address.
@@ -82,23 +83,24 @@ fn Loaded(
     noderole: Resource<PanelResult>,
 ) -> impl IntoView {
     let (id, cursor, name) = (first.id, first.cursor, first.name.clone());
-    let board_state = BoardState::new(first, filter);
+    let board_state = BoardState::new(first, filter, edit_dialog::load_forms);
     provide_context(board_state);
     let query = use_query_map();
     let of = name.clone();
     provide_context(Memo::new(move |_| Address::of(&of, &query.read())));
     // The topic of nodes is needed because the tray also has nodes of other deployments, new nodes
     // and dead nodes.
-    use_live().hear(
+    use_live().subscribe(
         vec![Topic::Deployment(id), Topic::Blueprints, Topic::Nodes],
         cursor,
-        move |events| board_state.hear(events),
+        move |events| board_state.on_events(events),
     );
 
     let propose = ServerAction::<Propose>::new();
     on_success(propose, move |_| {
         board_state.feed().now();
-        board_state.say("Proposal opened. Drag nodes onto roles, or select nodes and press B.");
+        board_state
+            .announce("Proposal opened. Drag nodes onto roles, or select nodes and press B.");
     });
     let dialogs = Dialogs { hold: DialogHandle::new(), priority: DialogHandle::new() };
     listen_to_keys(board_state);
@@ -112,7 +114,11 @@ fn Loaded(
         <MoveHint board_state/>
         <NoScriptHint board_state/>
         <proposal_bar::ProposalBar board_state propose/>
-        <div class="board" class:with-panel=with_panel data-planner=move || board_state.plans().get().label()>
+        <div
+            class="board"
+            class:with-panel=with_panel
+            data-planner=move || board_state.plans().get().label()
+        >
             <grid::Grid board_state/>
             <tray::Tray board_state/>
             {move || panel.get().map(|id| view! { <SidePanel id board_state noderole/> })}
@@ -127,9 +133,14 @@ fn Loaded(
         <div class="board-notices">
             <ProblemNotice problem=board_state.feed().problem() retry=board_state.feed().retry()/>
             <ProblemNotice problem=problem_of(propose)/>
-            <ProblemNotice problem=board_state.problem() dismiss=Callback::new(move |()| board_state.problem().set(None))/>
+            <ProblemNotice
+                problem=board_state.problem()
+                dismiss=Callback::new(move |()| board_state.problem().set(None))
+            />
         </div>
-        <div class="unseen" role="status" aria-live="assertive">{move || board_state.announcement().get()}</div>
+        <div class="visually-hidden" role="status" aria-live="assertive">
+            {move || board_state.announcement().get()}
+        </div>
     }
     .into_any()
 }
@@ -147,16 +158,23 @@ fn NoScriptHint(board_state: BoardState) -> impl IntoView {
         match proposal {
             Some(id) => view! {
                 <p>
-                    "Without JavaScript you can read the board, and undo, redo, discard or submit the proposal. Other edits need JavaScript or the API: " <code>"POST /api/v1/proposals/" {id.0} "/edits"</code> "."
+                    "Without JavaScript you can read the board, and undo, redo, discard or submit \
+                     the proposal. Other edits need JavaScript or the API: \
+                     " <code>"POST /api/v1/proposals/" {id.0} "/edits"</code> "."
                 </p>
             }
             .into_any(),
-            None => view! { <p>"Without JavaScript the board is read-only and does not update."</p> }.into_any(),
+            None => view! {
+                <p>"Without JavaScript the board is read-only and does not update."</p>
+            }
+            .into_any(),
         }
     };
     view! {
         <div class="no-scripts">
-            <div class="notice refused" data-state="todo">{icon(Icon::Warn)} <div><b>"JavaScript is disabled"</b> {move || about()}</div></div>
+            <div class="notice refused" data-state="todo">
+                {icon(Icon::Warn)} <div><b>"JavaScript is disabled"</b> {move || about()}</div>
+            </div>
         </div>
     }
     .into_any()
@@ -176,10 +194,10 @@ fn sent() -> Option<String> {
 /// Opens the policy form if the address asks for it.
 fn open_policy_form(board_state: BoardState) {
     let query = use_query_map();
-    let asked = Memo::new(move |_| query.read().get("ask").as_deref() == Some("policy"));
+    let is_requested = Memo::new(move |_| query.read().get("ask").as_deref() == Some("policy"));
     let is_open = board_state.editable();
     Effect::new(move |_| {
-        if asked.get() && is_open.get() {
+        if is_requested.get() && is_open.get() {
             board_state.ask(OpenEdit::Policy);
         }
     });
@@ -205,7 +223,10 @@ fn MoveHint(board_state: BoardState) -> impl IntoView {
         Some(view! {
             <div class="notice refused" data-state="todo" role="status">
                 {icon(Icon::Bind)}
-                <p><b>{name}</b> " is selected for a move to this deployment. Propose changes to continue."</p>
+                <p>
+                    <b>{name}</b>
+                    " is selected for a move to this deployment. Propose changes to continue."
+                </p>
             </div>
         })
     }
@@ -214,7 +235,10 @@ fn MoveHint(board_state: BoardState) -> impl IntoView {
 /// The filter of the rows. It is in the address, so that links and the back button work.
 fn filter_in_address() -> Memo<BoardQuery> {
     let query = use_query_map();
-    Memo::new(move |_| BoardQuery { not_active: address::is_not_active(&query.read()) })
+    Memo::new(move |_| BoardQuery {
+        not_active: address::is_not_active(&query.read()),
+        ..BoardQuery::default()
+    })
 }
 
 /// The noderole of the open panel. It is in the address, so that links and the back button work.
@@ -223,8 +247,8 @@ fn panel_in_address() -> Memo<Option<NoderoleId>> {
     Memo::new(move |_| parse_panel(&query.read()))
 }
 
-fn parse_panel(asked: &ParamsMap) -> Option<NoderoleId> {
-    asked.get("noderole").and_then(|id| id.parse().ok())
+fn parse_panel(query: &ParamsMap) -> Option<NoderoleId> {
+    query.get("noderole").and_then(|id| id.parse().ok())
 }
 
 /// Whether an address opens the panel.
@@ -246,17 +270,26 @@ fn Head(board_state: BoardState, dialogs: Dialogs) -> impl IntoView {
     let board = board_state.board();
     let above = move || {
         let names = board.read().ancestors.clone();
-        let link = |name: DeploymentName| view! { <a href=addresses::deployment(&name)>{name.to_string()}</a> " / " };
+        let link = |name: DeploymentName| {
+            view! {
+                <a href=addresses::deployment(&name)>{name.to_string()}</a> " / "
+            }
+        };
         names.into_iter().map(link).collect_view()
     };
-    let state = move || {
-        match board_state.proposal().read().is_some() {
-        true => view! { <span class="pill" data-state="proposed">{icon(Icon::Proposed)} "PROPOSED"</span> }.into_any(),
+    let state =
+        move || {
+            match board_state.proposal().read().is_some() {
+        true => view! {
+            <span class="pill" data-state="proposed">{icon(Icon::Proposed)} "PROPOSED"</span>
+        }.into_any(),
         // Not the style of a step's state: the states of the steps are shown next to it.
-        false => view! { <span class="pill flat">{icon(Icon::Blueprint)} "COMMITTED"</span> }.into_any(),
+        false => view! {
+            <span class="pill flat">{icon(Icon::Blueprint)} "COMMITTED"</span>
+        }.into_any(),
     }
-    };
-    let held = move || {
+        };
+    let hold_badge = move || {
         let is_held = board.read().hold.is_some();
         is_held.then(
             || view! { <span class="pill" data-state="warn">{icon(Icon::Paused)} "ON HOLD"</span> },
@@ -265,11 +298,21 @@ fn Head(board_state: BoardState, dialogs: Dialogs) -> impl IntoView {
     let act = move || {
         if board_state.editable().get() {
             return view! {
-                <button class="button needs-scripts" type="button" aria-haspopup="dialog" on:click=move |_| board_state.ask(OpenEdit::AddRole)>
+                <button
+                    class="button needs-scripts"
+                    type="button"
+                    aria-haspopup="dialog"
+                    on:click=move |_| board_state.ask(OpenEdit::AddRole)
+                >
                     {icon(Icon::Plus)}
                     "Add role"
                 </button>
-                <button class="button quiet needs-scripts" type="button" aria-haspopup="dialog" on:click=move |_| board_state.ask(OpenEdit::More)>
+                <button
+                    class="button quiet needs-scripts"
+                    type="button"
+                    aria-haspopup="dialog"
+                    on:click=move |_| board_state.ask(OpenEdit::More)
+                >
                     {icon(Icon::Down)}
                     "More…"
                 </button>
@@ -277,10 +320,12 @@ fn Head(board_state: BoardState, dialogs: Dialogs) -> impl IntoView {
             .into_any();
         }
         match (&board.read().proposal, board.read().may_propose.reason()) {
-            (Some(_), Some(why)) => {
-                view! { <small class="muted">"You cannot edit this proposal: " {why.to_owned()}</small> }
-                    .into_any()
+            (Some(_), Some(reason)) => view! {
+                <small class="muted">
+                    "You cannot edit this proposal: " {reason.to_owned()}
+                </small>
             }
+            .into_any(),
             _ => ().into_any(),
         }
     };
@@ -288,14 +333,22 @@ fn Head(board_state: BoardState, dialogs: Dialogs) -> impl IntoView {
     view! {
         <div class="head">
             <div>
-                <div class="muted">{move || above()} {move || board.read().name.to_string()} " · last changed by blueprint " {move || board.read().blueprint.0}</div>
-                <h1>{move || board.read().name.to_string()} {move || state()} {move || held()} <priority::PriorityNotice board_state/></h1>
+                <div class="muted">
+                    {move || above()} {move || board.read().name.to_string()}
+                    " · last changed by blueprint " {move || board.read().blueprint.0}
+                </div>
+                <h1>
+                    {move || board.read().name.to_string()} {move || state()} {move || hold_badge()}
+                    <priority::PriorityNotice board_state/>
+                </h1>
                 <step_states::StepStates board_state/>
             </div>
             <div class="buttons">
                 // First, so that the other buttons keep their position when a proposal opens.
                 {move || act()}
-                <a class="button quiet" href=move || addresses::pending_in(&board.read().name)>{icon(Icon::Queued)} "Pending"</a>
+                <a class="button quiet" href=move || addresses::pending_in(&board.read().name)>
+                    {icon(Icon::Queued)} "Pending"
+                </a>
                 {move || board.read().may_propose.is_allowed().then(|| view! {
                     <hold::HoldButton board_state handle=dialogs.hold/>
                     <priority::PriorityButton handle=dialogs.priority/>
@@ -304,7 +357,9 @@ fn Head(board_state: BoardState, dialogs: Dialogs) -> impl IntoView {
         </div>
         <EquivalentCommands of=move |_: FormValues| match board_state.editable().get() {
             // Without steps, the command to open the proposal keeps the place.
-            true => Some(proposal_bar::steps(board_state)).filter(|steps| !steps.is_empty()).unwrap_or_else(propose),
+            true => Some(proposal_bar::steps(board_state))
+                .filter(|steps| !steps.is_empty())
+                .unwrap_or_else(propose),
             false => propose(),
         }/>
     }
@@ -319,8 +374,8 @@ fn SidePanel(
     board_state: BoardState,
     noderole: Resource<PanelResult>,
 ) -> impl IntoView {
-    let here = expect_context::<Memo<Address>>();
-    let close = move || here.read().panel(None).link();
+    let page_address = expect_context::<Memo<Address>>();
+    let close = move || page_address.read().panel(None).link();
     let heading = NodeRef::<leptos::html::H2>::new();
     let title = board_state.noderole_title(id);
     Effect::new(move |_| {
@@ -332,19 +387,33 @@ fn SidePanel(
     let edited = Callback::new(move |()| board_state.feed().now());
     let details = move |found: Option<NoderoleView>| async move {
         match found {
-            Some(first) if first.id == id => part::noderole_panel::shown(first, edited).await,
+            Some(first) if first.id == id => noderole::noderole_panel::shown(first, edited).await,
             _ => ().into_any(),
         }
     };
     let problem = |problem| {
-        ready(view! { <div class="inside"><ProblemNotice problem=Some(problem)/></div> }.into_any())
+        ready(view! { <div class="padded"><ProblemNotice problem=Some(problem)/></div> }.into_any())
     };
     view! {
         <aside class="card panel" aria-labelledby="panel-title">
             <header>
                 <h2 id="panel-title" class="grow" tabindex="-1" node_ref=heading>{title}</h2>
-                <a class="button quiet small only-icon" href=addresses::noderole(id) aria-label="Open as a page" title="Open as a page">{icon(Icon::Wide)}</a>
-                <a class="button quiet small only-icon" href=close data-noscroll data-close-panel aria-label="Close" title="Close (Esc)">{icon(Icon::Cross)}</a>
+                <a
+                    class="button quiet small only-icon"
+                    href=addresses::noderole(id)
+                    aria-label="Open as a page"
+                    title="Open as a page"
+                >
+                    {icon(Icon::Wide)}
+                </a>
+                <a
+                    class="button quiet small only-icon"
+                    href=close data-noscroll data-close-panel
+                    aria-label="Close"
+                    title="Close (Esc)"
+                >
+                    {icon(Icon::Cross)}
+                </a>
             </header>
             {load_part(noderole, loading_text, details, problem)}
         </aside>
@@ -354,8 +423,8 @@ fn SidePanel(
 
 fn focus_noderole(id: NoderoleId) {
     #[cfg(not(feature = "ssr"))]
-    if let Ok(Some(chip)) = document().query_selector(&format!("[data-noderole='{id}']")) {
-        let _ = chip.unchecked_into::<web_sys::HtmlElement>().focus();
+    if let Ok(Some(element)) = document().query_selector(&format!("[data-noderole='{id}']")) {
+        let _ = element.unchecked_into::<web_sys::HtmlElement>().focus();
     }
     #[cfg(feature = "ssr")]
     let _ = id;
@@ -365,11 +434,11 @@ fn focus_noderole(id: NoderoleId) {
 /// panel.
 fn listen_to_keys(board_state: BoardState) {
     let navigate = use_navigate();
-    let here = expect_context::<Memo<Address>>();
+    let page_address = expect_context::<Memo<Address>>();
     Effect::new(move |_| {
         let navigate = navigate.clone();
         let handle = window_event_listener(ev::keydown, move |event| {
-            let has_panel = here.read_untracked().noderole.is_some();
+            let has_panel = page_address.read_untracked().noderole.is_some();
             // Escape closes the panel from its fields, too.
             let is_typing = is_in_field(&event) && !(has_panel && is_in_panel(&event));
             if event.default_prevented() || is_typing || is_dialog_open() {
@@ -387,7 +456,7 @@ fn listen_to_keys(board_state: BoardState) {
                 "F10" if event.shift_key() && menu::open_for_focused(board_state, &event) => {}
                 "Escape" if has_panel => {
                     navigate(
-                        &here.read_untracked().panel(None).link(),
+                        &page_address.read_untracked().panel(None).link(),
                         leptos_router::NavigateOptions { scroll: false, ..Default::default() },
                     );
                 }

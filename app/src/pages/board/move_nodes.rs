@@ -8,27 +8,21 @@ use api::Problem;
 use api::nodes::NodeSummary;
 use api::nodes::NodesQuery;
 use api::views::board::DestinationChoice;
-use engine::ids::{DeploymentName, NodeId};
+use engine::ids::NodeId;
 use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
 use super::board_state::{BoardState, nodes};
 use super::drop_outcome::named;
+use super::open_edit::NodeInDeployment;
 use crate::components::{ProblemNotice, rows};
 use crate::pages::deployments::DeploymentField;
-use crate::pages::edits::{EditForm, Named, Outcome, SubmitButton};
+use crate::pages::edits::{EditForm, SubmitButton};
 use crate::pages::nodes;
 
 /// The delay after the last keystroke before the server is queried.
 const SETTLE: Duration = Duration::from_millis(200);
-
-/// A node and its deployment, if known.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct NodeInDeployment {
-    pub(super) named: Named,
-    pub(super) deployment: Option<DeploymentName>,
-}
 
 impl NodeInDeployment {
     fn is_in(&self, choice: &DestinationChoice) -> bool {
@@ -81,38 +75,39 @@ pub(super) fn Move(
     };
     let names: Vec<&str> = nodes.iter().map(|node| node.named.short.as_str()).collect();
     let names = (names.len() > 1).then(|| named(&names));
-    view! {
-        <form
-            class="form"
-            on:submit=move |event| {
-                event.prevent_default();
-                let Some(choice) = untrack(chosen_place) else { return };
-                edit_form.put(format!("The proposal moves {} to {}.", super::board_state::nodes(coming(&choice).len()), choice.name), taken);
-            }
-        >
-            <div class="body">
-                {names.map(|names| view! { <p>{names}</p> })}
-                <div class="field">
-                    <label for="move-to-deployment">"New deployment"</label>
-                    <DeploymentField id="move-to-deployment" value=to typed=Callback::new(move |text| to.set(text)) among=offers/>
-                    <span class="hint" role="status">{about}</span>
-                </div>
-                <Outcome of=edit_form/>
-            </div>
-            <div class="foot"><SubmitButton of=edit_form/></div>
-        </form>
-    }
-    .into_any()
+    let fields = view! {
+        {names.map(|names| view! { <p>{names}</p> })}
+        <div class="field">
+            <label for="move-to-deployment">"New deployment"</label>
+            <DeploymentField
+                id="move-to-deployment"
+                value=to
+                typed=Callback::new(move |text| to.set(text))
+                among=offers
+            />
+            <span class="hint" role="status">{about}</span>
+        </div>
+    };
+    let button = view! { <SubmitButton of=edit_form/> };
+    let done = move || {
+        let choice = untrack(chosen_place)?;
+        Some(format!(
+            "The proposal moves {} to {}.",
+            super::board_state::nodes(coming(&choice).len()),
+            choice.name
+        ))
+    };
+    edit_form.view(taken, done, fields.into_any(), button.into_any())
 }
 
 /// Moves nodes here from any deployment.
 #[component]
 pub(super) fn MoveHere(
     board_state: BoardState,
-    wanted: String,
+    fqdn: String,
     taken: Callback<()>,
 ) -> impl IntoView {
-    let filter = RwSignal::new(wanted.clone());
+    let filter = RwSignal::new(fqdn.clone());
     let found = RwSignal::new(None::<(Vec<NodeSummary>, bool)>);
     let chosen = RwSignal::new(BTreeMap::<NodeId, NodeSummary>::new());
     let problem = RwSignal::new(None::<Problem>);
@@ -120,11 +115,10 @@ pub(super) fn MoveHere(
     // A node that the address names is selected at once.
     Effect::new(move |_| {
         let found = found.read();
-        let preselected =
-            found.iter().flat_map(|(nodes, _)| nodes).find(|node| node.fqdn == wanted);
+        let preselected = found.iter().flat_map(|(nodes, _)| nodes).find(|node| node.fqdn == fqdn);
         if let Some(preselected) = preselected.filter(|_| untrack(|| chosen.read().is_empty())) {
-            let here = board_state.board().read_untracked().name.clone();
-            if preselected.deployment != here {
+            let deployment = board_state.board().read_untracked().name.clone();
+            if preselected.deployment != deployment {
                 chosen.update(|chosen| drop(chosen.insert(preselected.id, preselected.clone())));
             }
         }
@@ -159,37 +153,29 @@ pub(super) fn MoveHere(
             (false, false) => None,
         }
     };
-    view! {
-        <form
-            class="form"
-            on:submit=move |event| {
-                event.prevent_default();
-                let count = chosen.read_untracked().len();
-                edit_form.put(format!("The proposal moves {} here.", nodes(count)), taken);
-            }
-        >
-            <div class="body">
-                <div class="field">
-                    <label for="move-nodes-filter">"Name contains"</label>
-                    <input
-                        class="input"
-                        id="move-nodes-filter"
-                        autofocus
-                        autocomplete="off"
-                        spellcheck="false"
-                        prop:value=move || filter.get()
-                        on:input=move |event| filter.set(event_target_value(&event))
-                    />
-                </div>
-                <ul class="choices" aria-label="Nodes">{rows(list.into(), |node| node.id, line)}</ul>
-                <p class="muted" role="status">{move || none()}</p>
-                <ProblemNotice problem/>
-                <Outcome of=edit_form/>
-            </div>
-            <div class="foot"><SubmitButton of=edit_form/></div>
-        </form>
-    }
-    .into_any()
+    let fields = view! {
+        <div class="field">
+            <label for="move-nodes-filter">"Name contains"</label>
+            <input
+                class="input"
+                id="move-nodes-filter"
+                autofocus
+                autocomplete="off"
+                spellcheck="false"
+                prop:value=move || filter.get()
+                on:input=move |event| filter.set(event_target_value(&event))
+            />
+        </div>
+        <ul class="choices" aria-label="Nodes">{rows(list.into(), |node| node.id, line)}</ul>
+        <p class="muted" role="status">{move || none()}</p>
+        <ProblemNotice problem/>
+    };
+    let button = view! { <SubmitButton of=edit_form/> };
+    let done = move || {
+        let count = chosen.read_untracked().len();
+        Some(format!("The proposal moves {} here.", nodes(count)))
+    };
+    edit_form.view(taken, done, fields.into_any(), button.into_any())
 }
 
 fn node_row(
@@ -213,11 +199,15 @@ fn node_row(
                     on:change=move |event| {
                         let on = event_target_checked(&event);
                         chosen.update(|chosen| {
-                            if on { chosen.insert(id, node.get_untracked()) } else { chosen.remove(&id) };
+                            if on {
+                                chosen.insert(id, node.get_untracked())
+                            } else { chosen.remove(&id) };
                         });
                     }
                 />
-                <span><b>{move || node.read().fqdn.clone()}</b> " " <small>{move || about()}</small></span>
+                <span>
+                    <b>{move || node.read().fqdn.clone()}</b> " " <small>{move || about()}</small>
+                </span>
             </label>
         </li>
     }
@@ -230,13 +220,13 @@ fn search_nodes(
     found: RwSignal<Option<(Vec<NodeSummary>, bool)>>,
     problem: RwSignal<Option<Problem>>,
 ) {
-    let ask = move |wanted: String| {
+    let ask = move |text: String| {
         spawn_local(async move {
             let preselected =
-                NodesQuery { filter: wanted.trim().to_owned(), ..NodesQuery::default() };
+                NodesQuery { filter: text.trim().to_owned(), ..NodesQuery::default() };
             let answer = nodes::server_functions::nodes(preselected).await;
             // The response to an outdated query.
-            if filter.try_get_untracked().as_ref() != Some(&wanted) {
+            if filter.try_get_untracked().as_ref() != Some(&text) {
                 return;
             }
             match answer {
@@ -249,14 +239,14 @@ fn search_nodes(
         });
     };
     Effect::new(move |waiting: Option<Option<TimeoutHandle>>| {
-        let wanted = filter.get();
+        let text = filter.get();
         match waiting {
             Some(waiting) => {
                 waiting.inspect(TimeoutHandle::clear);
-                set_timeout_with_handle(move || ask(wanted), SETTLE).ok()
+                set_timeout_with_handle(move || ask(text), SETTLE).ok()
             }
             None => {
-                ask(wanted);
+                ask(text);
                 None
             }
         }

@@ -5,7 +5,7 @@
 //! with the predicted one. If they differ, the page stops planning and tells the user. It then
 //! queries the server for each drag, which is slower but always correct.
 //!
-//! The planner is a separate chunk ([`crate::part`]). It is loaded for readers who may edit
+//! The planner is a separate chunk ([`crate::piece`]). It is loaded for readers who may edit
 //! the open proposal. The board works without it and uses it only through [`Planning`].
 //!
 //! Durations are recorded in the browser's User Timing API, for profiling and for
@@ -19,7 +19,7 @@ use engine::Hash;
 use engine::ids::{DeploymentId, NodeId, ProposalId};
 use engine::plan::drop_preview::DropPreview;
 use engine::plan::drop_preview::preview_drop;
-use engine::plan::{Edit, Grounded, NumberedEdit};
+use engine::plan::{Edit, NumberedEdit, PlanningContext};
 use leptos::wasm_split::{SplitLoaderError, wasm_split};
 
 use super::server_functions;
@@ -28,12 +28,12 @@ use super::server_functions;
 #[derive(Debug)]
 pub(super) struct PlanningBase {
     stamp: String,
-    ground: Grounded,
+    planning_data: PlanningContext,
 }
 
 /// A version of a proposal, with all data for planning on it.
 pub(super) trait Planning: fmt::Debug + Send + Sync {
-    fn ground(&self) -> &Arc<PlanningBase>;
+    fn planning_data(&self) -> &Arc<PlanningBase>;
 
     /// Whether it is about this version of this proposal.
     fn is_of(&self, proposal: ProposalId, version: i32) -> bool;
@@ -66,7 +66,7 @@ pub(super) fn learn(
     last: Option<Planner>,
 ) -> Result<LoadFuture, SplitLoaderError> {
     Ok(Box::pin(async move {
-        let known = last.as_ref().map(|last| last.ground().stamp.clone());
+        let known = last.as_ref().map(|last| last.planning_data().stamp.clone());
         let view = server_functions::planner(deployment, known).await.ok().flatten()?;
         Some(Planned::of(view, last.as_ref()).map(|planned| Arc::new(planned) as Planner))
     }))
@@ -89,7 +89,7 @@ struct Planned {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unusable {
     /// The base data is missing or incomplete and has to be sent again.
-    Ground,
+    PlanningData,
     /// The same edits have other effects here than on the server.
     EffectsDiffer,
 }
@@ -97,14 +97,15 @@ pub(super) enum Unusable {
 impl Planned {
     /// Decodes the server's data. Uses the last base data if the server left it out.
     fn of(view: PlannerView, last: Option<&Planner>) -> Result<Self, Unusable> {
-        let stamped = match view.ground {
+        let stamped = match view.planning_data {
             Some(sent) => {
-                let ground = sent.open().map_err(|_| Unusable::Ground)?;
-                Arc::new(PlanningBase { stamp: view.stamp, ground })
+                let planning_data = sent.open().map_err(|_| Unusable::PlanningData)?;
+                Arc::new(PlanningBase { stamp: view.stamp, planning_data })
             }
             None => {
-                let same = last.map(|last| last.ground()).filter(|last| last.stamp == view.stamp);
-                Arc::clone(same.ok_or(Unusable::Ground)?)
+                let same =
+                    last.map(|last| last.planning_data()).filter(|last| last.stamp == view.stamp);
+                Arc::clone(same.ok_or(Unusable::PlanningData)?)
             }
         };
         let planned = Self {
@@ -124,7 +125,7 @@ impl Planned {
 }
 
 impl Planning for Planned {
-    fn ground(&self) -> &Arc<PlanningBase> {
+    fn planning_data(&self) -> &Arc<PlanningBase> {
         &self.stamped
     }
 
@@ -137,7 +138,7 @@ impl Planning for Planned {
     }
 
     fn preview_drop(&self, deployment: DeploymentId, nodes: &[NodeId]) -> DropPreview {
-        let Grounded { skeleton, catalog } = &self.stamped.ground;
+        let PlanningContext { skeleton, catalog } = &self.stamped.planning_data;
         timed("gantry: drop preview", || {
             preview_drop(skeleton, catalog, &self.edits, self.next, deployment, nodes)
         })
@@ -147,7 +148,9 @@ impl Planning for Planned {
         let new =
             (self.next..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() });
         let new: Vec<NumberedEdit> = new.collect();
-        timed("gantry: plan", || self.stamped.ground.effects_with(&self.edits, &new)?.hash().ok())
+        timed("gantry: plan", || {
+            self.stamped.planning_data.effects_with(&self.edits, &new)?.hash().ok()
+        })
     }
 
     fn effects(&self) -> Hash {
@@ -156,12 +159,12 @@ impl Planning for Planned {
 }
 
 /// Runs `what` and records its duration in the browser's User Timing API.
-fn timed<T>(name: &str, what: impl FnOnce() -> T) -> T {
+fn timed<T>(name: &str, work: impl FnOnce() -> T) -> T {
     let Some(timeline) = web_sys::window().and_then(|window| window.performance()) else {
-        return what();
+        return work();
     };
     let marked = timeline.mark(name).is_ok();
-    let done = what();
+    let done = work();
     if marked {
         // A full or disabled timeline must not prevent planning.
         let _ = timeline.measure_with_start_mark(name, name);

@@ -33,20 +33,21 @@ pub(super) fn ProposalBar(
 }
 
 /// The bar while no proposal is open. It has the size of the other one, so that opening a proposal
-/// moves nothing. Its button is where the open bar has *Review changes*, which is disabled at first.
+/// moves nothing. Its button is where the open bar has *Review changes*, which is disabled at
+/// first.
 #[component]
 fn Closed(board_state: BoardState, propose: ServerAction<Propose>) -> impl IntoView {
     let board = board_state.board();
     let reason = Memo::new(move |_| board.read().may_propose.reason().map(str::to_owned));
-    let why = move || match reason.get() {
-        Some(why) => why,
+    let explanation = move || match reason.get() {
+        Some(explanation) => explanation,
         None => "No open proposal. The board shows the committed state.".to_owned(),
     };
     let id = board.read_untracked().id.to_string();
     view! {
         <div class="proposal none">
             <div class="line">
-                <span class="facts-line muted" id="why-not-propose">{why}</span>
+                <span class="facts-line muted" id="no-proposal-reason">{explanation}</span>
                 <span class="grow"></span>
                 <div class="buttons">
                     <ActionForm action=propose>
@@ -55,7 +56,7 @@ fn Closed(board_state: BoardState, propose: ServerAction<Propose>) -> impl IntoV
                             class="button primary"
                             type="submit"
                             disabled=move || reason.read().is_some() || propose.pending().get()
-                            aria-describedby="why-not-propose"
+                            aria-describedby="no-proposal-reason"
                         >
                             {icon(Icon::Proposed)}
                             "Propose changes"
@@ -73,15 +74,21 @@ fn Open(board_state: BoardState) -> impl IntoView {
     let (discard, submit) = (DialogHandle::new(), DialogHandle::new());
     let proposal = board_state.proposal();
     let get = move |read: fn(&ProposalView) -> usize| proposal.read().as_ref().map_or(0, read);
-    let figure = move |read: fn(&ProposalView) -> usize, sign: &'static str, what: &'static str| {
-        view! { <span class:muted=move || get(read) == 0><span class="num">{sign} {move || get(read)}</span> " " {what}</span> }
+    let figure = move |read: fn(&ProposalView) -> usize, sign: &'static str, noun: &'static str| {
+        view! {
+            <span class:muted=move || get(read) == 0>
+                <span class="num">{sign} {move || get(read)}</span> " " {noun}
+            </span>
+        }
     };
     let authors = move || proposal.read().as_ref().map(by).filter(|names| !names.is_empty());
     let in_review = move || {
         let id = proposal.read().as_ref()?.review?;
-        Some(
-            view! { <a class="pill" data-state="warn" href=addresses::review(id)>{icon(Icon::Review)} "in review " {id.0}</a> },
-        )
+        Some(view! {
+            <a class="pill" data-state="warn" href=addresses::review(id)>
+                {icon(Icon::Review)} "in review " {id.0}
+            </a>
+        })
     };
     let nothing = move || get(|p| p.edits.iter().filter(|edit| !edit.undone).count()) == 0;
     let buttons = move || {
@@ -90,9 +97,15 @@ fn Open(board_state: BoardState) -> impl IntoView {
                 <div class="buttons">
                     <UndoButton board_state/>
                     <RedoButton board_state/>
-                    <button class="button quiet" type="button" commandfor="discard" command="show-modal" on:click=discard.on_click()>
+                    <button
+                        class="button quiet"
+                        type="button"
+                        commandfor="discard"
+                        command="show-modal"
+                        on:click=discard.on_click()
+                    >
                         {icon(Icon::Delete)}
-                        <span class="word">"Discard proposal"</span>
+                        <span class="caption">"Discard proposal"</span>
                     </button>
                     <button
                         class="button primary"
@@ -129,7 +142,9 @@ fn Open(board_state: BoardState) -> impl IntoView {
         <section class="proposal" aria-label="Open proposal">
             <div class="line">
                 <span class="facts-line">
-                    <span>"Proposal" {move || authors().map(|names| view! { " by " <b>{names}</b> })}</span>
+                    <span>
+                        "Proposal" {move || authors().map(|names| view! { " by " <b>{names}</b> })}
+                    </span>
                     <EditList board_state/>
                     {figure(|p| p.added, "+", "noderoles")}
                     {figure(|p| p.reruns, "", "re-run")}
@@ -172,21 +187,37 @@ fn EditList(board_state: BoardState) -> impl IntoView {
                 p.clashes.iter().find(|conflict| conflict.earlier == edit.seq && !edit.undone)?;
             Some(format!(
                 "Overridden by edit {} of {}: {}",
-                conflict.later, conflict.later_by, conflict.about
+                conflict.later, conflict.later_by, conflict.subject
             ))
         });
         view! {
             <li class:undone=edit.undone>
                 <span class="muted num">{edit.seq}</span>
-                <span>{edit.text.clone()} {overruled.map(|by| view! { " " <span class="pill" data-state="warn">{by}</span> })} {edit.undone.then(|| view! { <span class="unseen">" (undone)"</span> })}</span>
-                <span class="muted">{edit.actor.clone()} ", " <TimeText at=edit.at/> {undo_state(&edit).map(|undo_state| view! { <br/> {undo_state} })}</span>
+                <span>
+                    {edit.text.clone()}
+                    {overruled.map(|by| view! {
+                        " " <span class="pill" data-state="warn">{by}</span>
+                    })}
+                    {edit.undone.then(|| view! {
+                        <span class="visually-hidden">" (undone)"</span>
+                    })}
+                </span>
+                <span class="muted">
+                    {edit.actor.clone()} ", " <TimeText at=edit.at/>
+                    {undo_state(&edit).map(|undo_state| view! { <br/> {undo_state} })}
+                </span>
             </li>
         }
     };
     view! {
         <details>
-            <summary><span class="num">{move || done()}</span> {move || either(done(), " edit", " edits")} {icon(Icon::Right)}</summary>
-            <ol class="edits" tabindex="0" aria-label="Edits, oldest first">{move || edits.get().into_iter().map(line).collect_view()}</ol>
+            <summary>
+                <span class="num">{move || done()}</span>
+                {move || either(done(), " edit", " edits")} {icon(Icon::Right)}
+            </summary>
+            <ol class="edits" tabindex="0" aria-label="Edits, oldest first">
+                {move || edits.get().into_iter().map(line).collect_view()}
+            </ol>
         </details>
     }
     .into_any()
@@ -197,8 +228,16 @@ fn EditList(board_state: BoardState) -> impl IntoView {
 fn Which(board_state: BoardState) -> impl IntoView {
     let proposal = board_state.proposal();
     view! {
-        <input type="hidden" name="proposal" value=move || proposal.read().as_ref().map(|p| p.id.to_string())/>
-        <input type="hidden" name="version" value=move || proposal.read().as_ref().map(|p| p.version.to_string())/>
+        <input
+            type="hidden"
+            name="proposal"
+            value=move || proposal.read().as_ref().map(|p| p.id.to_string())
+        />
+        <input
+            type="hidden"
+            name="version"
+            value=move || proposal.read().as_ref().map(|p| p.version.to_string())
+        />
     }
     .into_any()
 }
@@ -206,10 +245,10 @@ fn Which(board_state: BoardState) -> impl IntoView {
 #[component]
 fn UndoButton(board_state: BoardState) -> impl IntoView {
     let undo = ServerAction::<Undo>::new();
-    let what =
+    let edit =
         Memo::new(move |_| board_state.proposal().read().as_ref().and_then(|p| p.undo.clone()));
     let title =
-        move || what.get().map_or("Nothing to undo".to_owned(), |what| format!("Undo: {what}"));
+        move || edit.get().map_or("Nothing to undo".to_owned(), |edit| format!("Undo: {edit}"));
     view! {
         <ActionForm action=undo>
             <Which board_state/>
@@ -217,14 +256,16 @@ fn UndoButton(board_state: BoardState) -> impl IntoView {
                 class="button quiet undo"
                 type="submit"
                 title=title
-                disabled=move || what.read().is_none()
+                disabled=move || edit.read().is_none()
                 on:click=move |event| {
                     event.prevent_default();
                     board_state.undo();
                 }
             >
                 {icon(Icon::Undo)}
-                <span>{move || what.get().map_or("Undo".to_owned(), |what| format!("Undo “{what}”"))}</span>
+                <span>
+                    {move || edit.get().map_or("Undo".to_owned(), |edit| format!("Undo “{edit}”"))}
+                </span>
                 <kbd>"Ctrl Z"</kbd>
             </button>
         </ActionForm>
@@ -235,24 +276,24 @@ fn UndoButton(board_state: BoardState) -> impl IntoView {
 #[component]
 fn RedoButton(board_state: BoardState) -> impl IntoView {
     let redo = ServerAction::<Redo>::new();
-    let what =
+    let edit =
         Memo::new(move |_| board_state.proposal().read().as_ref().and_then(|p| p.redo.clone()));
     move || {
-        what.get().map(|what| {
+        edit.get().map(|edit| {
             view! {
                 <ActionForm action=redo>
                     <Which board_state/>
                     <button
                         class="button quiet undo"
                         type="submit"
-                        title=format!("Redo: {what} (Ctrl Shift Z)")
+                        title=format!("Redo: {edit} (Ctrl Shift Z)")
                         on:click=move |event| {
                             event.prevent_default();
                             board_state.redo();
                         }
                     >
                         {icon(Icon::Redo)}
-                        <span>{format!("Redo “{what}”")}</span>
+                        <span>{format!("Redo “{edit}”")}</span>
                     </button>
                 </ActionForm>
             }
@@ -269,7 +310,10 @@ fn SentBack(board_state: BoardState) -> impl IntoView {
             <div class="notice refused" data-state="warn" role="alert">
                 {icon(Icon::Undo)}
                 <div>
-                    <b><a href=addresses::review(back.before)>"Review " {back.before.0}</a> " was closed because its base changed"</b>
+                    <b>
+                        <a href=addresses::review(back.before)>"Review " {back.before.0}</a>
+                        " was closed because its base changed"
+                    </b>
                     {reasons(&back)}
                 </div>
             </div>
@@ -322,7 +366,7 @@ fn DiscardDialog(board_state: BoardState, handle: DialogHandle) -> impl IntoView
     let refused = Refused::of(discard).is_here();
     on_success(discard, move |()| {
         handle.close();
-        board_state.say("The proposal was discarded.");
+        board_state.announce("The proposal was discarded.");
         board_state.feed().now();
     });
     let count = move || {
@@ -337,15 +381,36 @@ fn DiscardDialog(board_state: BoardState, handle: DialogHandle) -> impl IntoView
             <ActionForm action=discard attr:class="form">
                 <Which board_state/>
                 <div class="body">
-                    <p>{move || many(count(), "edit")} " will be deleted permanently. Committed changes stay in force."</p>
+                    <p>
+                        {move || many(count(), "edit")}
+                        " will be deleted permanently. Committed changes stay in force."
+                    </p>
                     <ProblemNotice problem=problem_of(discard)/>
                     <EquivalentCommands of=move |_: FormValues| {
-                        board_state.proposal().read().as_ref().map(|p| api::calls::discard(p.id, p.version)).into_iter().collect::<Vec<_>>()
+                        board_state.proposal()
+                            .read()
+                            .as_ref()
+                            .map(|p| api::calls::discard(p.id, p.version))
+                            .into_iter().collect::<Vec<_>>()
                     }/>
                 </div>
                 <div class="foot">
-                    <button class="button" type="button" commandfor="discard" command="close" on:click=handle.on_click_close()>"Keep proposal"</button>
-                    <button class="button danger" type="submit" disabled=move || discard.pending().get()>"Discard proposal"</button>
+                    <button
+                        class="button"
+                        type="button"
+                        commandfor="discard"
+                        command="close"
+                        on:click=handle.on_click_close()
+                    >
+                        "Keep proposal"
+                    </button>
+                    <button
+                        class="button danger"
+                        type="submit"
+                        disabled=move || discard.pending().get()
+                    >
+                        "Discard proposal"
+                    </button>
                 </div>
             </ActionForm>
         </Dialog>
@@ -379,23 +444,49 @@ fn SubmitDialog(board_state: BoardState, handle: DialogHandle) -> impl IntoView 
                 <Which board_state/>
                 <div class="body">
                     {move || board_state.proposal().read().as_ref().is_some_and(|p| p.makes_author).then(|| view! {
-                        <p><b>"If you submit, you become an author and cannot approve this review."</b></p>
+                        <p>
+                            <b>
+                                "If you submit, you become an author and cannot approve this \
+                                 review."
+                            </b>
+                        </p>
                     })}
-                    <p>{move || summary()} " Another person must approve the review before anything changes. You can continue editing and submit again."</p>
+                    <p>
+                        {move || summary()}
+                        " Another person must approve the review before anything changes. You can \
+                         continue editing and submit again."
+                    </p>
                     <div class="field">
                         <label for="proposal-title">"Title"</label>
-                        <input class="input" id="proposal-title" name="title" required maxlength=limits::TITLE autocomplete="off" value=suggestion/>
+                        <input
+                            class="input"
+                            id="proposal-title"
+                            name="title" required
+                            maxlength=limits::TITLE
+                            autocomplete="off"
+                            value=suggestion
+                        />
                         <span class="hint">"The purpose of the change, in one line."</span>
                     </div>
                     <ProblemNotice problem=problem_of(submit)/>
                     <EquivalentCommands of=move |typed: FormValues| {
                         let proposal = board_state.proposal().read();
-                        let submit = |p: &ProposalView| api::calls::submit(p.id, p.version, &typed.or("title", &suggested_title(p)));
+                        let submit = |p: &ProposalView| api::calls::submit(
+                            p.id,
+                            p.version,
+                            &typed.or("title", &suggested_title(p))
+                        );
                         proposal.as_ref().map(submit).into_iter().collect::<Vec<_>>()
                     }/>
                 </div>
                 <div class="foot">
-                    <button class="button primary" type="submit" disabled=move || submit.pending().get()>"Submit for review"</button>
+                    <button
+                        class="button primary"
+                        type="submit"
+                        disabled=move || submit.pending().get()
+                    >
+                        "Submit for review"
+                    </button>
                 </div>
             </ActionForm>
         </Dialog>

@@ -12,8 +12,9 @@ use leptos::task::spawn_local;
 
 use super::board_state::{BoardState, nodes};
 use super::server_functions;
-use crate::components::json::{DataEditor, Draft};
-use crate::pages::edits::{EditForm, Outcome, Reason, SubmitButton};
+use crate::components::draft::Draft;
+use crate::components::json::DataEditor;
+use crate::pages::edits::{EditForm, Reason, SubmitButton};
 use crate::validation::Purpose;
 
 #[component]
@@ -46,25 +47,16 @@ pub(super) fn RoleData(
             .into_iter()
             .collect()
     });
-    view! {
-        <form
-            class="form"
-            on:submit=move |event| {
-                event.prevent_default();
-                edit_form.put(done.clone(), taken);
-            }
-        >
-            <div class="body">
-                <p class="muted">
-                    "Replaces the data of the role in this deployment. It overrides the role's template. Data of single noderoles overrides it."
-                </p>
-                <DataEditor draft name="role-data"/>
-                <Outcome of=edit_form/>
-            </div>
-            <div class="foot"><SubmitButton of=edit_form/></div>
-        </form>
-    }
-    .into_any()
+    let fields = view! {
+        <p class="muted">
+            "Replaces the data of the role in this deployment. It overrides the role's template. \
+             Data of single noderoles overrides it."
+        </p>
+        <DataEditor draft name="role-data"/>
+    };
+    let button = view! { <SubmitButton of=edit_form/> };
+    let done = move || Some(done.clone());
+    edit_form.view(taken, done, fields.into_any(), button.into_any())
 }
 
 /// Runs the role again: on its nodes, or as a slice with its dependents.
@@ -75,7 +67,7 @@ pub(super) fn RerunRole(
     taken: Callback<()>,
 ) -> impl IntoView {
     let (reason, with_dependents) = (RwSignal::new(String::new()), RwSignal::new(false));
-    let beside = RwSignal::new(BTreeSet::<RoleName>::new());
+    let selected = RwSignal::new(BTreeSet::<RoleName>::new());
     let (bound, more) = role_nodes(board_state, &role);
     let name = StoredValue::new(role.role);
     let edits = move || {
@@ -86,7 +78,7 @@ pub(super) fn RerunRole(
         let role = name.get_value();
         if with_dependents.get() {
             let deployment = board_state.board().read().id;
-            let roles = beside.get().into_iter().chain([role]).collect();
+            let roles = selected.get().into_iter().chain([role]).collect();
             return vec![Edit::RerunSlice(edit::RerunSlice { deployment, roles, reason })];
         }
         let again = |node| {
@@ -103,7 +95,8 @@ pub(super) fn RerunRole(
         let rest = match more.get() {
             0 => String::new(),
             n => format!(
-                " Further nodes are left out: {n}. Include the dependents to run the role on all nodes."
+                " Further nodes are left out: {n}. Include the dependents to run the role on all \
+                 nodes."
             ),
         };
         format!("Runs on {} after the commit.{rest}", nodes(bound.read().len()))
@@ -118,28 +111,27 @@ pub(super) fn RerunRole(
             )
         }
     };
-    view! {
-        <form
-            class="form"
-            on:submit=move |event| {
-                event.prevent_default();
-                edit_form.put(done(), taken);
-            }
-        >
-            <div class="body">
-                <p>{move || about()}</p>
-                <Reason id="again-reason" reason hint="Shown in the review and with each run."/>
-                <label class="choice">
-                    <input type="checkbox" prop:checked=move || with_dependents.get() on:change=move |event| with_dependents.set(event_target_checked(&event))/>
-                    <span><b>"Include the dependents in this deployment"</b> " " <small>"On every node, in dependency order."</small></span>
-                </label>
-                {move || with_dependents.get().then(|| view! { <FurtherRoles board_state name=name.get_value() beside/> })}
-                <Outcome of=edit_form/>
-            </div>
-            <div class="foot"><SubmitButton of=edit_form/></div>
-        </form>
-    }
-    .into_any()
+    let fields = view! {
+        <p>{move || about()}</p>
+        <Reason id="again-reason" reason hint="Shown in the review and with each run."/>
+        <label class="choice">
+            <input
+                type="checkbox"
+                prop:checked=move || with_dependents.get()
+                on:change=move |event| with_dependents.set(event_target_checked(&event))
+            />
+            <span>
+                <b>"Include the dependents in this deployment"</b> " "
+                <small>"On every node, in dependency order."</small>
+            </span>
+        </label>
+        {move || with_dependents.get().then(|| view! {
+            <FurtherRoles board_state name=name.get_value() selected/>
+        })}
+    };
+    let button = view! { <SubmitButton of=edit_form/> };
+    let done = move || Some(done());
+    edit_form.view(taken, done, fields.into_any(), button.into_any())
 }
 
 /// Further roles with which the slice starts.
@@ -147,7 +139,7 @@ pub(super) fn RerunRole(
 fn FurtherRoles(
     board_state: BoardState,
     name: RoleName,
-    beside: RwSignal<BTreeSet<RoleName>>,
+    selected: RwSignal<BTreeSet<RoleName>>,
 ) -> impl IntoView {
     let board = board_state.board().read_untracked();
     let own = board
@@ -165,11 +157,13 @@ fn FurtherRoles(
                 <label class="choice">
                     <input
                         type="checkbox"
-                        prop:checked=move || of.with_value(|role| beside.read().contains(role))
+                        prop:checked=move || of.with_value(|role| selected.read().contains(role))
                         on:change=move |event| {
                             let on = event_target_checked(&event);
-                            beside.update(|beside| {
-                                if on { beside.insert(set.clone()) } else { beside.remove(&set) };
+                            selected.update(|selected| {
+                                if on {
+                                    selected.insert(set.clone())
+                                } else { selected.remove(&set) };
                             });
                         }
                     />
@@ -190,14 +184,14 @@ fn FurtherRoles(
 
 /// Whether a node already has the role. A role that is only proposed runs anyway.
 pub(super) fn is_bound(role: &BoardRole) -> bool {
-    role.more > 0 || role.noderoles.iter().any(|chip| chip.state != StepState::Proposed)
+    role.more > 0 || role.noderoles.iter().any(|noderole| noderole.state != StepState::Proposed)
 }
 
-fn bound_nodes(chips: &[BoardNoderole]) -> Vec<NodeId> {
-    chips
+fn bound_nodes(noderoles: &[BoardNoderole]) -> Vec<NodeId> {
+    noderoles
         .iter()
-        .filter(|chip| chip.state != StepState::Proposed && !chip.removed)
-        .map(|chip| chip.node)
+        .filter(|noderole| noderole.state != StepState::Proposed && !noderole.removed)
+        .map(|noderole| noderole.node)
         .collect()
 }
 

@@ -1,28 +1,15 @@
 //! A filtered list of all nodes with a role, for roles with more nodes than fit in a cell.
 
 use api::views::board::{BoardNoderole, BoardRole, RoleNoderoles};
-use engine::ids::{DeploymentName, RoleName};
+use engine::ids::DeploymentName;
 use leptos::prelude::*;
 
 use super::board_state::BoardState;
-use super::edit_dialog::OpenEdit;
-use super::grid::noderole_view;
+use super::noderole_cell::noderole_view;
+use super::open_edit::{BoardRoleRef, OpenEdit};
 use super::server_functions;
 use crate::addresses;
 use crate::components::{Feed, ProblemNotice, rows};
-
-/// A role of a board: the deployment's own, or one of an ancestor.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct BoardRoleRef {
-    role: RoleName,
-    of_ancestor: Option<DeploymentName>,
-}
-
-impl BoardRoleRef {
-    pub(super) fn title(&self) -> String {
-        format!("Nodes with {}", self.role)
-    }
-}
 
 /// The count after a cell's chips. Without JavaScript it links to the table of the graph, which has
 /// the same list.
@@ -31,7 +18,7 @@ pub(super) fn more(
     role: &BoardRole,
     of_ancestor: Option<DeploymentName>,
 ) -> impl IntoView + use<> {
-    let asked = BoardRoleRef { role: role.role.clone(), of_ancestor };
+    let role_ref = BoardRoleRef { role: role.role.clone(), of_ancestor };
     let place = addresses::graph(&board_state.board().read_untracked().name);
     let place = format!("{place}?roles={}&as=table", addresses::encoded(role.role.as_str()));
     let more = role.more;
@@ -43,7 +30,7 @@ pub(super) fn more(
             on:click=move |event| {
                 event.prevent_default();
                 event.stop_propagation();
-                board_state.ask(OpenEdit::NodesWithRole(asked.clone()));
+                board_state.ask(OpenEdit::NodesWithRole(role_ref.clone()));
             }
         >
             "+"
@@ -56,18 +43,18 @@ pub(super) fn more(
 #[component]
 pub(super) fn NodesWithRole(
     board_state: BoardState,
-    asked: BoardRoleRef,
+    role_ref: BoardRoleRef,
     taken: Callback<()>,
 ) -> impl IntoView {
-    let role = StoredValue::new(asked.role.clone());
+    let role = StoredValue::new(role_ref.role.clone());
     let filter = RwSignal::new(String::new());
     let deployment = board_state.board().read_untracked().name.to_string();
     // Fetches again whenever the board changes, since the list may have changed too.
     let feed = Feed::new(None::<RoleNoderoles>, move || {
-        let (deployment, asked) = (deployment.clone(), asked.clone());
+        let (deployment, role_ref) = (deployment.clone(), role_ref.clone());
         async move {
-            let of = asked.of_ancestor.map(|name| name.to_string());
-            server_functions::role_noderoles(deployment, of, asked.role).await.map(Some)
+            let of = role_ref.of_ancestor.map(|name| name.to_string());
+            server_functions::role_noderoles(deployment, of, role_ref.role).await.map(Some)
         }
     });
     let found = feed.value();
@@ -77,8 +64,12 @@ pub(super) fn NodesWithRole(
     });
     let shown = Memo::new(move |_| {
         let query = filter.read().trim().to_lowercase();
-        let chips = found.read().as_ref().map(|found| found.noderoles.clone()).unwrap_or_default();
-        chips.into_iter().filter(|chip| chip.fqdn.contains(&query)).collect::<Vec<BoardNoderole>>()
+        let noderoles =
+            found.read().as_ref().map(|found| found.noderoles.clone()).unwrap_or_default();
+        noderoles
+            .into_iter()
+            .filter(|noderole| noderole.fqdn.contains(&query))
+            .collect::<Vec<BoardNoderole>>()
     });
     let text = move || match &*found.read() {
         None => "Searching".to_owned(),
@@ -108,7 +99,13 @@ pub(super) fn NodesWithRole(
             <p class="muted" role="status">{move || text()}</p>
             // A chip opens its panel, which this dialog would cover.
             <ul class="chips tall" on:click=move |_| taken.run(())>
-                {rows(shown.into(), |chip| chip.noderole, move |chip| noderole_view(board_state, role, chip))}
+                {
+                    rows(
+                        shown.into(),
+                        |noderole| noderole.noderole,
+                        move |noderole| noderole_view(board_state, role, noderole)
+                    )
+                }
             </ul>
         </div>
     }

@@ -19,7 +19,13 @@ pub async fn board(deployment: String, query: BoardQuery) -> ServerResult<Board>
 }
 
 /// All nodes with a role of a board.
-#[server(name = ReadNodesWithRole, prefix = "/call", endpoint = "nodes-with-role", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadNodesWithRole,
+    prefix = "/call",
+    endpoint = "nodes-with-role",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn role_noderoles(
     deployment: String,
     of_ancestor: Option<String>,
@@ -31,7 +37,13 @@ pub async fn role_noderoles(
 }
 
 /// The nodes of a board's tray that match, including those that the board does not list.
-#[server(name = FindTrayNodes, prefix = "/call", endpoint = "tray_nodes", input = AsJson, output = AsJson)]
+#[server(
+    name = FindTrayNodes,
+    prefix = "/call",
+    endpoint = "tray_nodes",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn tray_nodes(
     deployment: String,
     text: String,
@@ -42,7 +54,13 @@ pub async fn tray_nodes(
 }
 
 /// The actions that the open proposal allows for these nodes.
-#[server(name = ReadBindOptions, prefix = "/call", endpoint = "bind-options", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadBindOptions,
+    prefix = "/call",
+    endpoint = "bind-options",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn preview_drop(
     deployment: DeploymentId,
     nodes: Vec<NodeId>,
@@ -52,7 +70,13 @@ pub async fn preview_drop(
 }
 
 /// The data that the browser needs to plan. See [`crate::pages::board`].
-#[server(name = ReadPlanner, prefix = "/call", endpoint = "planner", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadPlanner,
+    prefix = "/call",
+    endpoint = "planner",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn planner(
     deployment: DeploymentId,
     known: Option<String>,
@@ -69,9 +93,9 @@ pub async fn propose(deployment: DeploymentId) -> ServerResult<ProposalId> {
 
 /// Puts a deployment on hold or releases it.
 #[server(name = Hold, prefix = "/call", endpoint = "hold", output = AsJson)]
-pub async fn hold(deployment: DeploymentId, held: bool, reason: String) -> ServerResult<()> {
+pub async fn hold(deployment: DeploymentId, on_hold: bool, reason: String) -> ServerResult<()> {
     let (request, actor) = signed_in()?;
-    answer(request.control.hold(&actor, deployment, held, reason).await).await
+    answer(request.control.hold(&actor, deployment, on_hold, reason).await).await
 }
 
 /// Sets the priority of a deployment's steps.

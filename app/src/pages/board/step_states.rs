@@ -11,7 +11,7 @@ use leptos::prelude::*;
 use super::address::Address;
 use super::board_state::BoardState;
 use crate::addresses;
-use crate::components::badge::{STEP_STATES, StateBar};
+use crate::components::badge::{STEP_STATES, StateBar, marks};
 use crate::components::mark;
 
 /// The counts, each with a link to its steps.
@@ -22,21 +22,31 @@ pub(super) fn StepStates(board_state: BoardState) -> impl IntoView {
         Some(last) if board_state.dragged().read().is_some() => *last,
         _ => board_state.standing(),
     });
-    let here = expect_context::<Memo<Address>>();
+    let page_address = expect_context::<Memo<Address>>();
     let is_none = Memo::new(move |_| counts.get() == StateCounts::default());
     let each = STEP_STATES.into_iter().map(|state| one(board_state, counts, state)).collect_view();
     view! {
         <ul class="counts step-counts" aria-label="Steps by state">
             {each}
-            {move || is_none.get().then(|| view! { <li><span class="muted">"No noderoles"</span></li> })}
+            {move || marks(&counts.read())}
+            {move || is_none.get().then(|| view! {
+                <li><span class="muted">"No noderoles"</span></li>
+            })}
             <li>
                 <a
                     class="muted"
-                    href=move || here.read().with_not_active(!here.read().not_active).link()
-                    aria-current=move || here.read().not_active.then_some("true")
+                    href=move || page_address
+                        .read()
+                        .with_not_active(!page_address.read().not_active)
+                        .link()
+                    aria-current=move || page_address.read().not_active.then_some("true")
                     data-noscroll
                 >
-                    {move || if here.read().not_active { "Show all noderoles" } else { "Only noderoles that are not ACTIVE" }}
+                    {
+                        move || if page_address.read().not_active { "Show all noderoles" } else {
+                            "Only noderoles that have not converged"
+                        }
+                    }
                 </a>
             </li>
         </ul>
@@ -44,7 +54,7 @@ pub(super) fn StepStates(board_state: BoardState) -> impl IntoView {
     .into_any()
 }
 
-/// The steps of one role as a bar and in words: `201 active, 3 error, 3 blocked`.
+/// The steps of one role as a bar and in words: `201 active, 3 error, 3 blocked, 2 stale`.
 #[component]
 pub(super) fn RoleStates(board_state: BoardState, role: Memo<BoardRole>) -> impl IntoView {
     let counts = Memo::new(move |_| board_state.role_standing(&role.read()));
@@ -54,6 +64,7 @@ pub(super) fn RoleStates(board_state: BoardState, role: Memo<BoardRole>) -> impl
             .into_iter()
             .filter(|state| counts.of(*state) > 0)
             .map(|state| format!("{} {}", counts.of(state), state.label().to_lowercase()))
+            .chain(counts.marks())
             .collect();
         (!words.is_empty()).then(|| {
             let words = words.join(", ");
@@ -90,7 +101,9 @@ fn one(board_state: BoardState, counts: Memo<StateCounts>, state: StepState) -> 
             let word = state.label().to_lowercase();
             view! {
                 <li data-state=state.as_str()>
-                    <a href=move || steps_address(state, &board_state.board().read().name)>{mark(state)} <span>{move || format!("{} {word}", number.get())}</span></a>
+                    <a href=move || steps_address(state, &board_state.board().read().name)>
+                        {mark(state)} <span>{move || format!("{} {word}", number.get())}</span>
+                    </a>
                 </li>
             }
         })

@@ -2,7 +2,6 @@
 //! keyboard.
 
 use api::views::board::{MAX_FOUND_NODES, TrayFilter, TrayNode};
-use engine::counting::many;
 use engine::ids::NodeId;
 use leptos::ev::{DragEvent, KeyboardEvent, MouseEvent};
 use leptos::html;
@@ -15,19 +14,17 @@ use wasm_bindgen::JsCast;
 use super::address::{Address, TRAY_FILTERS, filter_param, parse_filter};
 use super::bind;
 use super::board_state::{BoardState, Direction, DragSource, Key, Search, nodes};
-use super::edit_dialog::OpenEdit;
-use super::menu::Subject;
-use super::move_nodes::NodeInDeployment;
+use super::open_edit::{NodeInDeployment, OpenEdit, Subject, node_summary};
 use crate::components::{Icon, icon, rows};
 use crate::pages::edits::Named;
 
 #[component]
 pub(super) fn Tray(board_state: BoardState) -> impl IntoView {
-    let here = expect_context::<Memo<Address>>();
-    let filter = RwSignal::new(here.read_untracked().nodes.clone());
+    let page_address = expect_context::<Memo<Address>>();
+    let filter = RwSignal::new(page_address.read_untracked().nodes.clone());
     // The filter also changes through the address: back, forward or a link.
     Effect::new(move |last: Option<String>| {
-        let now = here.read().nodes.clone();
+        let now = page_address.read().nodes.clone();
         if last.is_some_and(|last| last != now) {
             filter.set(now.clone());
         }
@@ -35,11 +32,11 @@ pub(super) fn Tray(board_state: BoardState) -> impl IntoView {
     });
     let all = Memo::new(move |_| board_state.board().read().tray.clone());
     let fitting = Memo::new(move |_| {
-        let (wanted, show) = (filter.get(), here.read().show);
+        let (text, show) = (filter.get(), page_address.read().show);
         let all = all.read();
-        all.iter().filter(|node| show.fits(node, &wanted)).cloned().collect::<Vec<_>>()
+        all.iter().filter(|node| show.fits(node, &text)).cloned().collect::<Vec<_>>()
     });
-    let search = board_state.search(Memo::new(move |_| (filter.get(), here.read().show)));
+    let search = board_state.search(Memo::new(move |_| (filter.get(), page_address.read().show)));
     // If the board does not list all nodes, the server knows how many match.
     let matching = move || match search.get() {
         Some(Search::Done(count)) => count.max(fitting.read().len()),
@@ -49,13 +46,14 @@ pub(super) fn Tray(board_state: BoardState) -> impl IntoView {
         Memo::new(move |_| fitting.read().iter().take(MAX_TRAY_NODES).cloned().collect::<Vec<_>>());
     let navigate = use_navigate();
     let narrow = StoredValue::new(move |show: TrayFilter| {
-        let link = here.read_untracked().narrowed(filter.read_untracked().trim(), show).link();
+        let link =
+            page_address.read_untracked().narrowed(filter.read_untracked().trim(), show).link();
         navigate(&link, NavigateOptions { replace: true, scroll: false, ..Default::default() });
     });
     let open = board_state.editable();
     let more = Memo::new(move |_| board_state.board().read().tray_more);
     let is_filtered =
-        move || !filter.read().trim().is_empty() || here.read().show != TrayFilter::All;
+        move || !filter.read().trim().is_empty() || page_address.read().show != TrayFilter::All;
     let hidden = move || {
         let unlisted = if is_filtered() { 0 } else { more.get() };
         (matching() + unlisted).saturating_sub(shown.read().len())
@@ -70,14 +68,22 @@ pub(super) fn Tray(board_state: BoardState) -> impl IntoView {
         match (open.get(), board_state.proposal().read().is_some()) {
         (true, _) => view! {
             <p class="help needs-scripts">
-                "Drag nodes onto a role, or select nodes and press " <b>"Bind to…"</b> " " <kbd>"B"</kbd> ". Keyboard: " <kbd>"Space"</kbd>
+                "Drag nodes onto a role, or select nodes and \
+                 press " <b>"Bind to…"</b> " " <kbd>"B"</kbd> ". Keyboard: " <kbd>"Space"</kbd>
                 " picks up, arrow keys choose, " <kbd>"Enter"</kbd> " drops, " <kbd>"Esc"</kbd> " cancels. "
                 <kbd>"Shift F10"</kbd> " or a right click opens the menu of a node."
             </p>
         }
         .into_any(),
-        (false, true) => view! { <p class="help">"Nodes of this deployment and those above it."</p> }.into_any(),
-        (false, false) => view! { <p class="help">"Nodes of this deployment and those above it. Propose changes to bind them to roles."</p> }.into_any(),
+        (false, true) => view! {
+            <p class="help">"Nodes of this deployment and those above it."</p>
+        }.into_any(),
+        (false, false) => view! {
+            <p class="help">
+                "Nodes of this deployment and those above it. Propose changes to bind them to \
+                 roles."
+            </p>
+        }.into_any(),
     }
     };
     let count = move || {
@@ -110,37 +116,56 @@ pub(super) fn Tray(board_state: BoardState) -> impl IntoView {
                     method="get"
                     on:submit=move |event| {
                         event.prevent_default();
-                        narrow.with_value(|narrow| narrow(here.read_untracked().show));
+                        narrow.with_value(|narrow| narrow(page_address.read_untracked().show));
                     }
                 >
-                    <label class="unseen" for="tray-filter">"Filter nodes by name or deployment"</label>
+                    <label class="visually-hidden" for="tray-filter">
+                        "Filter nodes by name or deployment"
+                    </label>
                     <input
                         class="input"
                         id="tray-filter"
                         name="nodes"
                         placeholder="Filter nodes"
                         autocomplete="off"
-                        value=here.read_untracked().nodes.clone()
+                        value=page_address.read_untracked().nodes.clone()
                         prop:value=move || filter.get()
                         on:input=move |event| filter.set(event_target_value(&event))
-                        on:change=move |_| narrow.with_value(|narrow| narrow(here.read_untracked().show))
+                        on:change=move |_| narrow.with_value(
+                            |narrow| narrow(page_address.read_untracked().show)
+                        )
                     />
-                    <label class="unseen" for="tray-show">"Nodes to show"</label>
+                    <label class="visually-hidden" for="tray-show">"Nodes to show"</label>
                     <select
                         class="select"
                         id="tray-show"
                         name="show"
-                        on:change=move |event| narrow.with_value(|narrow| narrow(parse_filter(&event_target_value(&event))))
+                        on:change=move |event| narrow.with_value(
+                            |narrow| narrow(parse_filter(&event_target_value(&event)))
+                        )
                     >
                         {TRAY_FILTERS.map(|(show, words)| view! {
-                            <option value=filter_param(show) selected=move || here.read().show == show>{words}</option>
+                            <option
+                                value=filter_param(show)
+                                selected=move || page_address.read().show == show
+                            >
+                                {words}
+                            </option>
                         }).collect_view()}
                     </select>
                 </form>
                 <div class="chips" role="group" aria-labelledby="tray-title">
-                    {rows(shown.into(), |node| node.node, move |node| tray_node(board_state, floor, node, open))}
+                    {
+                        rows(
+                            shown.into(),
+                            |node| node.node,
+                            move |node| tray_node(board_state, floor, node, open)
+                        )
+                    }
                 </div>
-                {move || (hidden() > 0).then(|| view! { <p class="help">{hidden} " more. Filter by name to see them."</p> })}
+                {move || (hidden() > 0).then(|| view! {
+                    <p class="help">{hidden} " more. Filter by name to see them."</p>
+                })}
                 {move || none()}
                 {move || help()}
                 <SelectionBar board_state/>
@@ -172,23 +197,41 @@ fn SelectionBar(board_state: BoardState) -> impl IntoView {
         (count > 0).then(|| {
             view! {
                 <div class="foot buttons">
-                    <button class="button primary small" type="button" on:click=move |_| bind::open(board_state, board_state.selected_nodes())>
+                    <button
+                        class="button primary small"
+                        type="button"
+                        on:click=move |_| bind::open(board_state, board_state.selected_nodes())
+                    >
                         {icon(Icon::Bind)}
                         "Bind "
                         {nodes(count)}
                         " to…"
                     </button>
-                    <button class="button small" type="button" aria-haspopup="dialog" on:click=move |_| board_state.ask(OpenEdit::Move(selected(board_state)))>
+                    <button
+                        class="button small"
+                        type="button"
+                        aria-haspopup="dialog"
+                        on:click=move |_| board_state.ask(OpenEdit::Move(selected(board_state)))
+                    >
                         {icon(Icon::Deployments)}
                         "Move…"
                     </button>
                     {(count == 1).then(|| view! {
-                        <button class="button small" type="button" aria-haspopup="dialog" on:click=move |_| open_menu_of_selected(board_state)>
+                        <button
+                            class="button small"
+                            type="button"
+                            aria-haspopup="dialog"
+                            on:click=move |_| open_menu_of_selected(board_state)
+                        >
                             {icon(Icon::Down)}
                             "More…"
                         </button>
                     })}
-                    <button class="button quiet small" type="button" on:click=move |_| board_state.selected().update(|selected| selected.clear())>
+                    <button
+                        class="button quiet small"
+                        type="button"
+                        on:click=move |_| board_state.selected().update(|selected| selected.clear())
+                    >
                         "Clear selection"
                     </button>
                 </div>
@@ -210,15 +253,18 @@ fn selected(board_state: BoardState) -> Vec<NodeInDeployment> {
 }
 
 fn open_menu_of_selected(board_state: BoardState) {
-    let subject =
-        board_state.selected_nodes().first().and_then(|node| Subject::in_tray(board_state, *node));
+    let subject = board_state
+        .selected_nodes()
+        .first()
+        .and_then(|node| Subject::in_tray(&board_state.board().read_untracked(), *node));
     if let Some(subject) = subject {
         board_state.ask(OpenEdit::Menu(subject));
     }
 }
 
 fn open_menu(board_state: BoardState, id: NodeId) {
-    if let Some(subject) = Subject::in_tray(board_state, id) {
+    let subject = Subject::in_tray(&board_state.board().read_untracked(), id);
+    if let Some(subject) = subject {
         board_state.ask(OpenEdit::Menu(subject));
     }
 }
@@ -235,7 +281,7 @@ fn tray_node(
         view! {
             {icon(if node.alive { Icon::Node } else { Icon::Dead })}
             <span class="clip">{node.short}</span>
-            {(!node.alive).then(|| view! { <span class="unseen">" is dead"</span> })}
+            {(!node.alive).then(|| view! { <span class="visually-hidden">" is dead"</span> })}
         }
     };
     let is_dragged = move || {
@@ -251,57 +297,55 @@ fn tray_node(
     };
     move || {
         match open.get() {
-        false => view! {
-            <button
-                class="chip"
-                type="button"
-                aria-haspopup="dialog"
-                data-node=id.to_string()
-                title=move || about(&node.read())
-                on:click=move |_| open_menu(board_state, id)
-            >
-                {move || face()}
-            </button>
-        }
-        .into_any(),
-        true => view! {
-            <button
-                class="chip"
-                class:dragged=is_dragged
-                type="button"
-                draggable="true"
-                data-tray=id.to_string()
-                tabindex=move || if reachable() { "0" } else { "-1" }
-                title=move || about(&node.read())
-                aria-pressed=move || if board_state.selected().read().contains(&id) { "true" } else { "false" }
-                on:click=move |event| click(board_state, floor, id, &event)
-                on:contextmenu=move |event| {
-                    event.prevent_default();
-                    open_menu(board_state, id);
-                }
-                on:focus=move |_| floor.focus.set(Some(id))
-                on:blur=move |_| board_state.cancel_drag(DragSource::Keyboard)
-                on:keydown=move |event| key(board_state, floor, id, &event)
-                on:keyup=move |event| {
-                    // Some browsers fire a click when Space is released.
-                    if event.key() == " " {
+            false => view! {
+                <button
+                    class="chip"
+                    type="button"
+                    aria-haspopup="dialog"
+                    data-node=id.to_string()
+                    title=move || node_summary(&node.read())
+                    on:click=move |_| open_menu(board_state, id)
+                >
+                    {move || face()}
+                </button>
+            }
+            .into_any(),
+            true => view! {
+                <button
+                    class="chip"
+                    class:dragged=is_dragged
+                    type="button"
+                    draggable="true"
+                    data-tray=id.to_string()
+                    tabindex=move || if reachable() { "0" } else { "-1" }
+                    title=move || node_summary(&node.read())
+                    aria-pressed=move || if board_state
+                        .selected()
+                        .read()
+                        .contains(&id) { "true" } else { "false" }
+                    on:click=move |event| click(board_state, floor, id, &event)
+                    on:contextmenu=move |event| {
                         event.prevent_default();
+                        open_menu(board_state, id);
                     }
-                }
-                on:dragstart=move |event| on_drag_start(board_state, floor, id, &event)
-                on:dragend=move |_| board_state.cancel_drag(DragSource::Pointer)
-            >
-                {move || face()}
-            </button>
+                    on:focus=move |_| floor.focus.set(Some(id))
+                    on:blur=move |_| board_state.cancel_drag(DragSource::Keyboard)
+                    on:keydown=move |event| key(board_state, floor, id, &event)
+                    on:keyup=move |event| {
+                        // Some browsers fire a click when Space is released.
+                        if event.key() == " " {
+                            event.prevent_default();
+                        }
+                    }
+                    on:dragstart=move |event| on_drag_start(board_state, floor, id, &event)
+                    on:dragend=move |_| board_state.cancel_drag(DragSource::Pointer)
+                >
+                    {move || face()}
+                </button>
+            }
+            .into_any(),
         }
-        .into_any(),
     }
-    }
-}
-
-pub(super) fn about(node: &TrayNode) -> String {
-    let alive = if node.alive { "alive" } else { "dead" };
-    format!("{}\nin {}, {alive}, {}", node.fqdn, node.deployment, many(node.noderoles, "noderole"))
 }
 
 /// The nodes that a chip drags: the selection if the chip is part of it, otherwise only the chip's
@@ -388,8 +432,10 @@ impl TrayState {
             .position(|node| node.node == id)
             .and_then(|at| at.checked_add_signed(step));
         let Some(next) = next.and_then(|at| shown.get(at)) else { return };
-        if let Ok(Some(chip)) = document().query_selector(&format!("[data-tray='{}']", next.node)) {
-            let _ = chip.unchecked_into::<web_sys::HtmlElement>().focus();
+        if let Ok(Some(element)) =
+            document().query_selector(&format!("[data-tray='{}']", next.node))
+        {
+            let _ = element.unchecked_into::<web_sys::HtmlElement>().focus();
         }
     }
 }

@@ -13,7 +13,7 @@ use leptos::prelude::*;
 
 use super::board_state::{BoardState, UNDO_HINT};
 use crate::components::{Icon, icon};
-use crate::pages::edits::{EditForm, Outcome, SubmitButton};
+use crate::pages::edits::{EditForm, SubmitButton};
 
 /// The chosen version of a barclamp.
 #[derive(Clone)]
@@ -81,18 +81,27 @@ impl Choice {
     fn name(&self) -> AnyView {
         match self {
             Self::Select(choice) => {
-                let using = choice
-                    .in_use
-                    .then(|| view! { <span class="pill" data-state="active">{icon(Icon::Check)} "in use"</span> });
-                view! { <b>{choice.barclamp.to_string()}</b> " " {choice.version.clone()} " " <code>{choice.hash.short()}</code> " " {using} }
-                    .into_any()
+                let using = choice.in_use.then(|| {
+                    view! {
+                        <span class="pill" data-state="active">{icon(Icon::Check)} "in use"</span>
+                    }
+                });
+                view! {
+                    <b>{choice.barclamp.to_string()}</b> " " {choice.version.clone()} " "
+                    <code>{choice.hash.short()}</code> " " {using}
+                }
+                .into_any()
             }
             Self::Inherit(own) => {
                 let barclamp = own.barclamp.to_string();
                 match &own.inherited {
                     Some(above) => {
                         let (from, version) = (above.from.to_string(), above.version.clone());
-                        view! { <b>{barclamp}</b> " inherited from " {from} ": " {version} " " <code>{above.hash.short()}</code> }.into_any()
+                        view! {
+                            <b>{barclamp}</b> " inherited from " {from} ": " {version} " "
+                            <code>{above.hash.short()}</code>
+                        }
+                        .into_any()
                     }
                     None => {
                         view! { <b>{barclamp}</b> " removed, because no deployment above uses it" }
@@ -115,7 +124,7 @@ pub(super) fn ChangeVersions(board_state: BoardState, taken: Callback<()>) -> im
         let (name, lacks) = (choice.name(), choice.lacks());
         let lacks = (!lacks.is_empty()).then(|| {
             let lines = lacks.into_iter().map(|line| view! { <li>{line}</li> }).collect_view();
-            view! { <small>"Missing in this version:"</small> <ul class="lacks">{lines}</ul> }
+            view! { <small>"Missing in this version:"</small> <ul class="missing">{lines}</ul> }
         });
         let (group, value, using) =
             (format!("version of {}", choice.barclamp()), choice.value(), choice.is_in_use());
@@ -160,25 +169,16 @@ pub(super) fn ChangeVersions(board_state: BoardState, taken: Callback<()>) -> im
         all.sort_by(|a, b| a.barclamp().cmp(b.barclamp()));
         view! { <ul class="choices">{all.into_iter().map(line).collect_view()}</ul> }.into_any()
     };
-    view! {
-        <form
-            class="form"
-            on:submit=move |event| {
-                event.prevent_default();
-                let done: Vec<String> = chosen.get_untracked().values().map(Choice::done).collect();
-                if done.is_empty() {
-                    return;
-                }
-                edit_form.put(format!("{} {UNDO_HINT}", done.join(" ")), taken);
-            }
-        >
-            <div class="body">
-                <p class="muted">"Bound roles switch to the selected version, and changed steps run again."</p>
-                {move || list()}
-                <Outcome of=edit_form/>
-            </div>
-            <div class="foot"><SubmitButton of=edit_form/></div>
-        </form>
-    }
-    .into_any()
+    let fields = view! {
+        <p class="muted">
+            "Bound roles switch to the selected version, and changed steps run again."
+        </p>
+        {move || list()}
+    };
+    let button = view! { <SubmitButton of=edit_form/> };
+    let done = move || {
+        let done: Vec<String> = chosen.get_untracked().values().map(Choice::done).collect();
+        (!done.is_empty()).then(|| format!("{} {UNDO_HINT}", done.join(" ")))
+    };
+    edit_form.view(taken, done, fields.into_any(), button.into_any())
 }

@@ -26,19 +26,19 @@ pub struct Joining {
     of: Signal<Option<ProposalId>>,
     /// The proposal for which the reader confirmed this.
     agreed: RwSignal<Option<ProposalId>>,
-    asked: RwSignal<Option<Step>>,
+    unconfirmed: RwSignal<Option<Step>>,
 }
 
 impl Joining {
     /// `of` changes as proposals are opened and closed.
     pub fn new(of: Signal<Option<ProposalId>>) -> Self {
-        Self { of, agreed: RwSignal::new(None), asked: RwSignal::new(None) }
+        Self { of, agreed: RwSignal::new(None), unconfirmed: RwSignal::new(None) }
     }
 
     /// Records the confirmation.
     pub fn agree(self) {
         self.agreed.set(self.of.get_untracked());
-        self.asked.set(None);
+        self.unconfirmed.set(None);
     }
 
     /// Drops the confirmation after a failed command, which adds no author.
@@ -51,7 +51,7 @@ impl Joining {
         let of = self.of.get_untracked();
         let may = of.is_none() || of == self.agreed.get_untracked();
         if !may {
-            self.asked.set(Some(step));
+            self.unconfirmed.set(Some(step));
         }
         may
     }
@@ -86,29 +86,48 @@ pub fn JoinNotice(
         view! {
             <div class="joining" role="group" aria-label="Become an author?">
                 {icon(Icon::Warn)}
-                <span class="grow"><b>{word} " makes you an author of this proposal."</b> " Authors cannot approve the proposal, even if they reverse the action later."</span>
+                <span class="grow">
+                    <b>{word} " makes you an author of this proposal."</b>
+                    " Authors cannot approve the proposal, even if they reverse the action later."
+                </span>
                 <span class="buttons">
-                    <button class="button small" type="button" node_ref=yes on:click=move |_| agree(step)>{button}</button>
-                    <button class="button quiet small" type="button" on:click=move |_| joining.asked.set(None)>"Cancel"</button>
+                    <button
+                        class="button small"
+                        type="button"
+                        node_ref=yes
+                        on:click=move |_| agree(step)
+                    >
+                        {button}
+                    </button>
+                    <button
+                        class="button quiet small"
+                        type="button"
+                        on:click=move |_| joining.unconfirmed.set(None)
+                    >
+                        "Cancel"
+                    </button>
                 </span>
             </div>
         }
         .into_any()
     };
     move || {
-        is_ahead.get().then(|| match joining.asked.get() {
+        is_ahead.get().then(|| match joining.unconfirmed.get() {
             Some(step) => asks(step),
-            None => says(),
+            None => author_notice(),
         })
     }
 }
 
 /// The text of the notice.
-pub fn says() -> AnyView {
+pub fn author_notice() -> AnyView {
     view! {
         <div class="joining">
             {icon(Icon::Warn)}
-            <span>"You are not an author of this proposal, so you can approve it. If you edit, undo, redo or submit, you become an author and cannot approve it."</span>
+            <span>
+                "You are not an author of this proposal, so you can approve it. If you edit, undo, \
+                 redo or submit, you become an author and cannot approve it."
+            </span>
         </div>
     }
     .into_any()
@@ -209,7 +228,7 @@ mod tests {
         assert_eq!(
             undo_state(&edit(1, "ada", &["ada"])),
             None,
-            "the author's own undo is not repeated"
+            "an author's own undo is not shown"
         );
         assert_eq!(undo_state(&edit(1, "ada", &["bo"])).unwrap(), "undone by bo");
         assert_eq!(undo_state(&edit(1, "ada", &["ada", "bo"])).unwrap(), "redone by bo");
@@ -221,7 +240,7 @@ mod tests {
             let of = RwSignal::new(Some(ProposalId(7)));
             let joining = Joining::new(of.into());
             assert!(!joining.may(Step::Undo));
-            assert_eq!(joining.asked.get_untracked(), Some(Step::Undo));
+            assert_eq!(joining.unconfirmed.get_untracked(), Some(Step::Undo));
             joining.agree();
             assert!(joining.may(Step::Redo), "the confirmation also covers redo");
             of.set(Some(ProposalId(8)));

@@ -13,12 +13,13 @@ use api::Problem;
 use engine::cluster::NoderoleKey;
 use engine::ids::{DeploymentName, NodeId, ProposalId};
 use engine::plan::Edit;
+use leptos::ev::SubmitEvent;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
 use crate::components::action::problem_of;
 use crate::components::{EquivalentCommands, FormValues, Icon, ProblemNotice, icon};
-pub use authors::{JoinNotice, Joining, Step, by, says, undo_state};
+pub use authors::{JoinNotice, Joining, Step, author_notice, by, undo_state};
 pub use node::TypedName;
 pub use noderole::Reason;
 use preview::{Preview, PreviewImpact};
@@ -39,7 +40,7 @@ pub struct Put {
 
 impl Put {
     /// Calls `taken`, unless the form is gone.
-    pub fn tell(&self) {
+    pub fn notify(&self) {
         self.taken.and_then(|taken| taken.try_run(()));
     }
 }
@@ -86,6 +87,33 @@ impl EditForm {
             problem: self.problem,
             taken: Some(taken),
         });
+    }
+
+    /// The form in a dialog: its fields, the impact of the edits, and the button. `done` returns
+    /// the announcement on success, or `None` if the form is incomplete.
+    pub fn view(
+        self,
+        taken: Callback<()>,
+        done: impl Fn() -> Option<String> + 'static,
+        fields: AnyView,
+        button: AnyView,
+    ) -> AnyView {
+        let submit = move |event: SubmitEvent| {
+            event.prevent_default();
+            if let Some(done) = done() {
+                self.put(done, taken);
+            }
+        };
+        view! {
+            <form class="form" on:submit=submit>
+                <div class="body">
+                    {fields}
+                    <Outcome of=self/>
+                </div>
+                <div class="foot">{button}</div>
+            </form>
+        }
+        .into_any()
     }
 }
 
@@ -147,6 +175,18 @@ pub struct Named {
 pub struct NoderoleOnNode {
     pub on: Named,
     pub noderole: NoderoleKey,
+    /// Whether its removal runs `remove` on the node.
+    pub runs_remove: bool,
+}
+
+impl NoderoleOnNode {
+    /// The effect of its removal on the node.
+    pub fn removal(&self) -> &'static str {
+        match self.runs_remove {
+            true => "If it ever ran, its remove action runs on the node.",
+            false => "Its files and services stay on the node.",
+        }
+    }
 }
 
 impl std::fmt::Display for NoderoleOnNode {
@@ -216,9 +256,9 @@ pub fn Alone(
     same_elsewhere: bool,
     /// Why the reader may not propose. `None`: permitted.
     #[prop(optional, into)]
-    why_not: Option<Signal<Option<String>>>,
+    reason: Option<Signal<Option<String>>>,
 ) -> impl IntoView {
-    let why_not = Memo::new(move |_| why_not.and_then(|why| why.get()));
+    let reason = Memo::new(move |_| reason.and_then(|reason| reason.get()));
     let propose = ServerAction::<ProposeOnNode>::new();
     let label = move || format!("Propose changes on {} only", name.get());
     // The accessible name contains the visible text.
@@ -232,13 +272,23 @@ pub fn Alone(
     view! {
         <ActionForm action=propose>
             <input type="hidden" name="node" value=move || node.get().to_string()/>
-            <button class=class type="submit" aria-label=accessible_label title=label disabled=move || why_not.read().is_some() || propose.pending().get()>
+            <button
+                class=class
+                type="submit"
+                aria-label=accessible_label
+                title=label
+                disabled=move || reason.read().is_some() || propose.pending().get()
+            >
                 {icon(Icon::Proposed)}
                 {words}
             </button>
         </ActionForm>
-        {move || why_not.get().map(|why| view! { <small class="muted">{why}</small> })}
-        {(shows != LabelStyle::Word && !same_elsewhere).then(|| view! { <EquivalentCommands of=move |_: FormValues| vec![api::calls::propose_on_node(node.get())]/> })}
+        {move || reason.get().map(|reason| view! { <small class="muted">{reason}</small> })}
+        {(shows != LabelStyle::Word && !same_elsewhere).then(|| view! {
+            <EquivalentCommands
+                of=move |_: FormValues| vec![api::calls::propose_on_node(node.get())]
+            />
+        })}
         <ProblemNotice problem=problem_of(propose)/>
     }
     .into_any()

@@ -4,7 +4,7 @@ use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 
 use super::noderole::Reason;
-use super::{EditContext, EditForm, Named, Outcome, SubmitButton};
+use super::{EditContext, EditForm, Named, SubmitButton};
 
 /// A field that requires a name before a dangerous action. For actions with a larger impact than
 /// they seem.
@@ -48,27 +48,18 @@ pub(super) fn GiveUp(pen: EditContext, of: Named, taken: Callback<()>) -> impl I
         }
     });
     let is_typed = Signal::derive(move || short.with_value(|short| typed.read().trim() == short));
-    view! {
-        <form
-            class="form"
-            on:submit=move |event| {
-                event.prevent_default();
-                if is_typed.get_untracked() {
-                    edit_form.put(format!("The proposal expunges {}.", short.get_value()), taken);
-                }
-            }
-        >
-            <div class="body">
-                <p>
-                    "Expunge a node only if its machine no longer exists. After the commit, everything on the node counts as gone and nothing runs \
-                     for it. The node cannot return with the same id."
-                </p>
-                <Reason id="expunge-reason" reason hint="Shown in the review."/>
-                <TypedName id="expunge-name" name=Signal::derive(move || short.get_value()) typed/>
-                <Outcome of=edit_form/>
-            </div>
-            <div class="foot"><SubmitButton of=edit_form given=is_typed grave=true/></div>
-        </form>
-    }
-    .into_any()
+    let fields = view! {
+        <p>
+            "Expunge a node only if its machine no longer exists. After the commit, everything on \
+             the node counts as gone and nothing runs for it. The node cannot return with the same \
+             id."
+        </p>
+        <Reason id="expunge-reason" reason hint="Shown in the review."/>
+        <TypedName id="expunge-name" name=Signal::derive(move || short.get_value()) typed/>
+    };
+    let button = view! { <SubmitButton of=edit_form given=is_typed grave=true/> };
+    let done = move || {
+        is_typed.get_untracked().then(|| format!("The proposal expunges {}.", short.get_value()))
+    };
+    edit_form.view(taken, done, fields.into_any(), button.into_any())
 }

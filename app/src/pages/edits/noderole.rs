@@ -4,8 +4,9 @@ use api::views::node_proposal::DraftedNoderole;
 use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 
-use super::{EditContext, EditForm, NoderoleOnNode, Outcome, SubmitButton, server_functions};
-use crate::components::json::{DataEditor, Draft};
+use super::{EditContext, EditForm, NoderoleOnNode, SubmitButton, server_functions};
+use crate::components::draft::Draft;
+use crate::components::json::DataEditor;
 use crate::components::{Feed, ProblemNotice};
 use crate::validation::Purpose;
 
@@ -13,6 +14,7 @@ use crate::validation::Purpose;
 pub(super) fn Unbind(pen: EditContext, of: NoderoleOnNode, taken: Callback<()>) -> impl IntoView {
     let along = RwSignal::new(false);
     let done = format!("The proposal unbinds {} from {}.", of.noderole, of.on.short);
+    let removal = of.removal();
     let edit_form = EditForm::new(pen, move || {
         vec![Edit::Unbind(edit::Unbind {
             node: of.on.node,
@@ -20,26 +22,23 @@ pub(super) fn Unbind(pen: EditContext, of: NoderoleOnNode, taken: Callback<()>) 
             with_dependents: along.get(),
         })]
     });
-    view! {
-        <form
-            class="form"
-            on:submit=move |event| {
-                event.prevent_default();
-                edit_form.put(done.clone(), taken);
-            }
-        >
-            <div class="body">
-                <p class="muted">"Noderoles that it required stay bound. Software on the node stays installed."</p>
-                <label class="choice">
-                    <input type="checkbox" autofocus prop:checked=move || along.get() on:change=move |event| along.set(event_target_checked(&event))/>
-                    <span><b>"Also unbind its dependents"</b> " " <small>"Otherwise the edit is rejected if another noderole needs this one."</small></span>
-                </label>
-                <Outcome of=edit_form/>
-            </div>
-            <div class="foot"><SubmitButton of=edit_form grave=true/></div>
-        </form>
-    }
-    .into_any()
+    let fields = view! {
+        <p class="muted">{removal} " Noderoles that it required stay bound."</p>
+        <label class="choice">
+            <input
+                type="checkbox" autofocus
+                prop:checked=move || along.get()
+                on:change=move |event| along.set(event_target_checked(&event))
+            />
+            <span>
+                <b>"Also unbind its dependents"</b> " "
+                <small>"Otherwise the edit is rejected if another noderole needs this one."</small>
+            </span>
+        </label>
+    };
+    let button = view! { <SubmitButton of=edit_form grave=true/> };
+    let done = move || Some(done.clone());
+    edit_form.view(taken, done, fields.into_any(), button.into_any())
 }
 
 /// Runs the noderole again.
@@ -56,23 +55,13 @@ pub(super) fn Rerun(pen: EditContext, of: NoderoleOnNode, taken: Callback<()>) -
         });
         if reason.is_empty() { Vec::new() } else { vec![again] }
     });
-    view! {
-        <form
-            class="form"
-            on:submit=move |event| {
-                event.prevent_default();
-                edit_form.put(done.clone(), taken);
-            }
-        >
-            <div class="body">
-                <p class="muted">"It runs again after the commit, although nothing changed."</p>
-                <Reason id="noderole-again-reason" reason hint="Shown in the review and with the run."/>
-                <Outcome of=edit_form/>
-            </div>
-            <div class="foot"><SubmitButton of=edit_form/></div>
-        </form>
-    }
-    .into_any()
+    let fields = view! {
+        <p class="muted">"It runs again after the commit, although nothing changed."</p>
+        <Reason id="noderole-again-reason" reason hint="Shown in the review and with the run."/>
+    };
+    let button = view! { <SubmitButton of=edit_form/> };
+    let done = move || Some(done.clone());
+    edit_form.view(taken, done, fields.into_any(), button.into_any())
 }
 
 /// A field for a reason.
@@ -127,17 +116,21 @@ pub(super) fn OwnData(pen: EditContext, of: NoderoleOnNode, taken: Callback<()>)
     let is_loaded = Memo::new(move |_| found.read().is_some());
     let first = move || is_loaded.get().then(|| found.get_untracked()).flatten();
     let of = StoredValue::new(of);
-    let body = move || {
-        match first() {
-        Some(noderole) => view! { <Editor pen of=of.get_value() noderole stored=found.into() taken/> <ProblemNotice problem/> }.into_any(),
+    let body = move || match first() {
+        Some(noderole) => view! {
+            <Editor pen of=of.get_value() noderole stored=found.into() taken/>
+            <ProblemNotice problem/>
+        }
+        .into_any(),
         None => view! {
             <div class="body">
-                {move || problem.read().is_none().then(|| view! { <p class="muted" role="status">"Loading"</p> })}
+                {move || problem.read().is_none().then(|| view! {
+                    <p class="muted" role="status">"Loading"</p>
+                })}
                 <ProblemNotice problem retry=feed.retry()/>
             </div>
         }
         .into_any(),
-    }
     };
     body.into_any()
 }
@@ -174,21 +167,13 @@ fn Editor(
         };
         changed.map(set).into_iter().collect()
     });
-    view! {
-        <form
-            class="form"
-            on:submit=move |event| {
-                event.prevent_default();
-                edit_form.put(done.clone(), taken);
-            }
-        >
-            <div class="body">
-                <p class="muted">"This data applies only to this noderole and overrides every other source."</p>
-                <DataEditor draft name="noderole-data"/>
-                <Outcome of=edit_form/>
-            </div>
-            <div class="foot"><SubmitButton of=edit_form/></div>
-        </form>
-    }
-    .into_any()
+    let fields = view! {
+        <p class="muted">
+            "This data applies only to this noderole and overrides every other source."
+        </p>
+        <DataEditor draft name="noderole-data"/>
+    };
+    let button = view! { <SubmitButton of=edit_form/> };
+    let done = move || Some(done.clone());
+    edit_form.view(taken, done, fields.into_any(), button.into_any())
 }

@@ -105,7 +105,9 @@ pub fn PreviewImpact(of: Preview) -> impl IntoView {
         })
     };
     view! {
-        <div class="consequence" role="status" aria-live="polite" aria-busy=move || waits().to_string()>{text}</div>
+        <div class="impact" role="status" aria-live="polite" aria-busy=move || waits().to_string()>
+            {text}
+        </div>
         <ProblemNotice problem=of.problem/>
     }
     .into_any()

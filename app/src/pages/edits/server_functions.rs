@@ -22,7 +22,13 @@ pub async fn propose_on_node(node: NodeId) -> ServerResult<ProposalId> {
 }
 
 /// A noderole as the open proposal would change it.
-#[server(name = ReadProposedNoderole, prefix = "/call", endpoint = "drafted", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadProposedNoderole,
+    prefix = "/call",
+    endpoint = "drafted",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn drafted(
     proposal: ProposalId,
     node: NodeId,
@@ -40,7 +46,13 @@ pub async fn edit(proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Serve
 }
 
 /// A preview of a proposal with further edits, which are not saved.
-#[server(name = PreviewEdits, prefix = "/call", endpoint = "preview-edits", input = AsJson, output = AsJson)]
+#[server(
+    name = PreviewEdits,
+    prefix = "/call",
+    endpoint = "preview-edits",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn preview_edits(proposal: ProposalId, edits: Vec<Edit>) -> ServerResult<EditsPreview> {
     let (request, actor) = signed_in()?;
     answer(request.control.preview_edits(&actor, proposal, edits).await).await

@@ -11,7 +11,7 @@ use super::{check_details, health_check_result, server_functions};
 use crate::addresses;
 use crate::clock::TimeText;
 use crate::components::list::{ListAddress, columns_of};
-use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::list_page::{Field, ListOf, ListPage, RowContext};
 use crate::components::poll_while_visible::poll_while_visible;
 use crate::components::{Empty, Feed, Icon};
 use crate::failure::ServerResult;
@@ -34,7 +34,7 @@ impl ListPage for NodeHealthChecks {
     // Two workers may check in the same millisecond.
     type Key = (At, String);
 
-    const ID: &'static str = "look";
+    const ID: &'static str = "health-check";
     const NAMES: (&'static str, &'static str) = ("health check", "health checks");
     const CURSOR_PARAM: &'static str = "before";
     const FIELDS: &'static [Field] = &[
@@ -86,11 +86,15 @@ impl ListPage for NodeHealthChecks {
     }
 
     fn none(self) -> AnyView {
-        view! { <Empty icon=Icon::Search title="No health checks yet"><p>"Workers check each SSH node every ten seconds."</p></Empty> }
-            .into_any()
+        view! {
+            <Empty icon=Icon::Search title="No health checks yet">
+                <p>"Workers check each SSH node every ten seconds."</p>
+            </Empty>
+        }
+        .into_any()
     }
 
-    fn row(self, check: Memo<HealthCheckView>, with: With<Self>) -> AnyView {
+    fn row(self, check: Memo<HealthCheckView>, with: RowContext<Self>) -> AnyView {
         // A result never changes.
         let check = check.get_untracked();
         view! {

@@ -12,7 +12,7 @@ use super::stored::{self, NodeParam};
 use crate::addresses;
 use crate::clock::TimeText;
 use crate::components::list::{ListAddress, columns_of};
-use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::list_page::{Field, ListOf, ListPage, RowContext};
 use crate::components::{Empty, Icon, StatePill};
 use crate::failure::ServerResult;
 
@@ -91,10 +91,12 @@ impl ListPage for NodeNoderoles {
         .into_any()
     }
 
-    fn row(self, carried: Memo<NodeNoderole>, with: With<Self>) -> AnyView {
+    fn row(self, carried: Memo<NodeNoderole>, with: RowContext<Self>) -> AnyView {
         let role = move || {
             let carried = carried.read();
-            view! { <a class="main" href=addresses::noderole(carried.id)>{carried.role.to_string()}</a> }
+            view! {
+                <a class="main" href=addresses::noderole(carried.id)>{carried.role.to_string()}</a>
+            }
         };
         let deployment = move || {
             let name = carried.read().deployment.clone();
@@ -103,7 +105,9 @@ impl ListPage for NodeNoderoles {
         let state = view! {
             <div>
                 <StatePill state=Signal::derive(move || carried.read().state)/>
-                {move || carried.read().error.clone().map(|error| view! { <div class="fault">{error}</div> })}
+                {move || carried.read().error.clone().map(|error| view! {
+                    <div class="error-text">{error}</div>
+                })}
             </div>
         };
         view! {
@@ -111,7 +115,9 @@ impl ListPage for NodeNoderoles {
                 <td data-label="Role">{role}</td>
                 {with.cell(Part::Deployment, "", deployment)}
                 {with.cell(Part::State, "", state)}
-                {with.cell(Part::Since, "muted", move || view! { <TimeText at=carried.read().since/> })}
+                {with.cell(Part::Since, "muted", move || view! {
+                    <TimeText at=carried.read().since/>
+                })}
             </tr>
         }
         .into_any()

@@ -13,7 +13,7 @@ use super::stored::{self, NodeParam};
 use crate::addresses;
 use crate::clock::TimeText;
 use crate::components::list::{ListAddress, columns_of};
-use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::list_page::{Field, ListOf, ListPage, RowContext};
 use crate::components::{Empty, Icon};
 use crate::failure::ServerResult;
 
@@ -83,24 +83,35 @@ impl ListPage for ResultsOn {
     fn none(self) -> AnyView {
         view! {
             <Empty icon=Icon::Data title="No results yet">
-                <p>"This list shows the results that runs on this node return, with any outcome."</p>
+                <p>
+                    "This list shows the results that runs on this node return, with any outcome."
+                </p>
             </Empty>
         }
         .into_any()
     }
 
-    fn row(self, line: Memo<ResultLine>, with: With<Self>) -> AnyView {
+    fn row(self, line: Memo<ResultLine>, with: RowContext<Self>) -> AnyView {
         // A result never changes.
         let line = line.get_untracked();
         let rest =
             line.result.ends_with('…').then(|| format!("{} in total", many(line.bytes, "byte")));
-        let of = view! { <span><a href=addresses::noderole(line.noderole)><b>{line.role}</b></a> ": " {line.action}</span> };
+        let of = view! {
+            <span>
+                <a href=addresses::noderole(line.noderole)><b>{line.role}</b></a> ": " {line.action}
+            </span>
+        };
         let result = view! {
-            <span><code>{line.result}</code> {rest.map(|rest| view! { " " <small class="muted">{rest}</small> })}</span>
+            <span>
+                <code>{line.result}</code>
+                {rest.map(|rest| view! { " " <small class="muted">{rest}</small> })}
+            </span>
         };
         view! {
             <tr>
-                <td data-label="Run" class="tight"><a class="main" href=addresses::run(line.run)>{line.run.0}</a></td>
+                <td data-label="Run" class="tight">
+                    <a class="main" href=addresses::run(line.run)>{line.run.0}</a>
+                </td>
                 {with.cell(Part::Noderole, "", of)}
                 {with.cell(Part::Outcome, "", line.outcome)}
                 {with.cell(Part::Result, "", result)}

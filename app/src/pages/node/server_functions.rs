@@ -28,7 +28,13 @@ pub async fn node(name: String) -> ServerResult<NodeView> {
 }
 
 /// A page of the results of a node's health checks.
-#[server(name = ReadNodeHealthChecks, prefix = "/call", endpoint = "node_looks", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadNodeHealthChecks,
+    prefix = "/call",
+    endpoint = "node-health-checks",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn node_health_checks(
     name: String,
     query: HealthChecksQuery,
@@ -38,14 +44,26 @@ pub async fn node_health_checks(
 }
 
 /// A page of the results that attempts returned on a node.
-#[server(name = ReadNodeResults, prefix = "/call", endpoint = "node_results", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadNodeResults,
+    prefix = "/call",
+    endpoint = "node_results",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn node_results(name: String, query: ResultsQuery) -> ServerResult<ResultLines> {
     let (request, actor) = signed_in()?;
     answer(request.control.node_results(&actor, &name, &query).await).await
 }
 
 /// A page of a node's noderoles.
-#[server(name = ReadNodeNoderoles, prefix = "/call", endpoint = "node_noderoles", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadNodeNoderoles,
+    prefix = "/call",
+    endpoint = "node_noderoles",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn node_noderoles(
     name: String,
     query: NodeNoderolesQuery,
@@ -113,7 +131,8 @@ pub async fn propose_change(
     let edits = change.edits(node);
     if edits.is_empty() {
         return Err(refuse(api::Problem::invalid(
-            "The change is empty: it equals the connection and the hints of the node. Change at least one field.",
+            "The change is empty: it equals the connection and the hints of the node. Change at \
+             least one field.",
         )));
     }
     let proposal = answer(request.control.propose_on_node(&actor, node).await).await?;
@@ -151,9 +170,9 @@ fn parse_connection(
 
 #[cfg(feature = "ssr")]
 fn parse_hints(text: &str) -> Result<serde_json::Value, api::Problem> {
-    let invalid = |why: String| api::Problem::invalid(format!("Invalid hints: {why}"));
+    let invalid = |reason: String| api::Problem::invalid(format!("Invalid hints: {reason}"));
     crate::validation::read(text)
-        .map_err(|fault| invalid(format!("{} {}", fault.at, fault.detail).trim().to_owned()))
+        .map_err(|error| invalid(format!("{} {}", error.at, error.detail).trim().to_owned()))
 }
 
 /// Starts or ends a node's maintenance.
@@ -165,7 +184,7 @@ pub async fn set_maintenance(node: NodeId, maintenance: bool, reason: String) ->
 
 /// Creates a token with which a node authenticates.
 #[server(name = CreateNodeToken, prefix = "/call", endpoint = "create-node-token", output = AsJson)]
-pub async fn mint_node_token(
+pub async fn create_node_token(
     node: NodeId,
     name: String,
     #[server(default)] days: String,
@@ -178,7 +197,7 @@ pub async fn mint_node_token(
     }
     .map_err(refuse)?;
     let (request, actor) = signed_in()?;
-    answer(request.control.mint_node_token(&actor, node, name, days).await).await
+    answer(request.control.create_node_token(&actor, node, name, days).await).await
 }
 
 #[server(name = RevokeNodeToken, prefix = "/call", endpoint = "revoke-node-token", output = AsJson)]

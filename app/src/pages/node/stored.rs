@@ -30,17 +30,19 @@ impl NodeParam {
 
 /// The page around a list.
 pub(super) fn page(
-    whose: NodeParam,
+    node: NodeParam,
     title: fn(&str) -> String,
     about: &'static str,
     list: AnyView,
 ) -> AnyView {
-    let message = move || title(&whose.name());
+    let message = move || title(&node.name());
     view! {
         <Title text=message/>
         <div class="head">
             <div>
-                <div class="muted"><a href=move || addresses::node(&whose.name())>{move || whose.name()}</a></div>
+                <div class="muted">
+                    <a href=move || addresses::node(&node.name())>{move || node.name()}</a>
+                </div>
                 <h1>{message}</h1>
                 <p class="muted">{about}</p>
             </div>

@@ -26,33 +26,37 @@ fn five(first_steps: &FirstSteps) -> [Step; 5] {
         .map_or_else(|| addresses::DEPLOYMENTS.to_owned(), addresses::deployment);
     let review =
         first_steps.review.map_or_else(|| addresses::REVIEWS.to_owned(), addresses::review);
-    let watch = match (first_steps.ran, first_steps.retried) {
+    let watch = match (first_steps.run_ended, first_steps.retried) {
         (false, _) => {
-            "Watch the states on the board: BLOCKED, TODO, TRANSITION, ACTIVE. Select a noderole to see its runs and logs."
+            "Watch the states on the board: BLOCKED, TODO, TRANSITION, ACTIVE. Select a noderole \
+             to see its runs and logs."
         }
         (true, _) => {
-            "The step ran. Now break it with a reviewed change: give a role data that makes its run fail. Then correct the data or \
-             retry the step."
+            "The step ran. Now break it with a reviewed change: give a role data that makes its \
+             run fail. Then correct the data or retry the step."
         }
     };
     [
         Step {
             done: first_steps.edited,
             title: "Drag a node onto a role",
-            how: "Press Propose changes on the board. Drag a node from the tray onto a role, or select the node and press “Bind to…”.",
+            how: "Press Propose changes on the board. Drag a node from the tray onto a role, or \
+                  select the node and press “Bind to…”.",
             place: board.clone(),
         },
         Step {
             done: first_steps.submitted,
             title: "Check what Gantry adds",
-            how: "The bar above the board counts the noderoles that your edits add. Press Review changes and enter a title.",
+            how: "The bar above the board counts the noderoles that your edits add. Press Review \
+                  changes and enter a title.",
             place: board.clone(),
         },
         Step {
             done: first_steps.reviewed,
             title: "Get or give an approval",
-            how: "Try to approve it yourself: the page explains why you cannot. Another person with the reviewer permission can. If you are \
-                  alone, use the sign-in links that make run prints at each start. Each of the two links signs in another person. If you approve another person's change, this step is done, too.",
+            how: "Try to approve it yourself: the page explains why you cannot. Another person \
+                with the reviewer permission can. If you are alone, use the sign-in links that \
+                  make run prints at each start. Each link signs in a different person. If you approve another person's change, this step is done, too.",
             place: review.clone(),
         },
         Step {
@@ -62,7 +66,7 @@ fn five(first_steps: &FirstSteps) -> [Step; 5] {
             place: review,
         },
         Step {
-            done: first_steps.ran && first_steps.retried,
+            done: first_steps.run_ended && first_steps.retried,
             title: "Watch the run, break it and retry it",
             how: watch,
             place: board,
@@ -89,19 +93,23 @@ pub(super) fn FirstSteps(
         let done = five.iter().filter(|step| step.done).count();
         let next = five.iter().position(|step| !step.done);
         let lines = five.into_iter().enumerate().map(|(n, step)| line(step, Some(n) == next));
-        Some(view! {
-            <section class="card" aria-label="First steps">
-                <header>
-                    <h2 class="grow">"First steps"</h2>
-                    <span class="muted">{format!("{done} of 5 done")}</span>
-                    <ActionForm action=put>
-                        <button class="button quiet small" type="submit">{icon(Icon::Cross)} "Hide first steps"</button>
-                    </ActionForm>
-                </header>
-                <ol class="first-steps">{lines.collect_view()}</ol>
-            </section>
-        }
-        .into_any())
+        Some(
+            view! {
+                <section class="card" aria-label="First steps">
+                    <header>
+                        <h2 class="grow">"First steps"</h2>
+                        <span class="muted">{format!("{done} of 5 done")}</span>
+                        <ActionForm action=put>
+                            <button class="button quiet small" type="submit">
+                                {icon(Icon::Cross)} "Hide first steps"
+                            </button>
+                        </ActionForm>
+                    </header>
+                    <ol class="first-steps">{lines.collect_view()}</ol>
+                </section>
+            }
+            .into_any(),
+        )
     };
     view! {
         <ProblemNotice problem=problem_of(put)/>
@@ -168,7 +176,7 @@ mod tests {
             ]
         );
         assert_eq!(five(&first_steps).map(|step| step.done), [true, false, false, false, false]);
-        let ran = FirstSteps { ran: true, ..first_steps };
+        let ran = FirstSteps { run_ended: true, ..first_steps };
         assert!(!five(&ran)[4].done && five(&ran)[4].how.contains("break it"));
         assert!(five(&FirstSteps { retried: true, ..ran })[4].done);
     }

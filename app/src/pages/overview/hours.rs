@@ -27,8 +27,8 @@ fn words(hours: &[Hour]) -> String {
     let all = many(runs, "run");
     match (runs, failed) {
         (0, _) => format!("No runs in {time}"),
-        (_, 0) => format!("{all} in {time}: none failed, at most {most} in an hour"),
-        _ => format!("{all} in {time}: {failed} failed or lost, at most {most} in an hour"),
+        (_, 0) => format!("{all} in {time}, none failed. Most per hour: {most}"),
+        _ => format!("{all} in {time}, {failed} failed or lost. Most per hour: {most}"),
     }
 }
 
@@ -61,7 +61,9 @@ pub(super) fn Hours(hours: Memo<Vec<Hour>>) -> impl IntoView {
         (!hours.read().is_empty()).then(|| {
             view! {
                 <div class="hours">
-                    <svg viewBox=view_box preserveAspectRatio="none" role="img" aria-label=text>{bars}</svg>
+                    <svg viewBox=view_box preserveAspectRatio="none" role="img" aria-label=text>
+                        {bars}
+                    </svg>
                     <a href=addresses::RUNS>{text}</a>
                 </div>
             }
@@ -80,13 +82,10 @@ mod tests {
         assert_eq!(words(&[hour(0, 0); 24]), "No runs in the last 24 hours");
         assert_eq!(
             words(&[hour(3, 0), hour(5, 0)]),
-            "8 runs in the last 2 hours: none failed, at most 5 in an hour"
+            "8 runs in the last 2 hours, none failed. Most per hour: 5"
         );
         let some = [hour(3, 1), hour(5, 0)];
-        assert_eq!(
-            words(&some),
-            "8 runs in the last 2 hours: 1 failed or lost, at most 5 in an hour"
-        );
+        assert_eq!(words(&some), "8 runs in the last 2 hours, 1 failed or lost. Most per hour: 5");
         assert_eq!(
             (height(0, 5), height(5, 5), height(1, 1_000_000), height(0, 0)),
             (0, CHART_HEIGHT, 1, 0)

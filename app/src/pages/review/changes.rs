@@ -60,8 +60,8 @@ impl Changed {
             more => vec![(difference.documents().count() + more, "document")],
         };
         let is_on_nodes =
-            counts.iter().any(|(n, what)| *n > 0 && matches!(*what, "noderole" | "document"));
-        let counted = counts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| many(n, what));
+            counts.iter().any(|(n, noun)| *n > 0 && matches!(*noun, "noderole" | "document"));
+        let counted = counts.into_iter().filter(|(n, _)| *n > 0).map(|(n, noun)| many(n, noun));
         let policy = difference.policy.as_ref().map(|_| "the policy".to_owned());
         Self { parts: counted.chain(policy).collect(), is_on_nodes }
     }
@@ -81,10 +81,10 @@ impl fmt::Display for Changed {
 /// of them differs.
 fn counts_by_kind(difference: &Difference) -> [(usize, &'static str); 5] {
     let Difference { deployments, nodes, .. } = difference;
-    let bare = deployments.iter().filter(|d| d.roles.is_empty() && d.barclamps.is_empty());
+    let plain = deployments.iter().filter(|d| d.roles.is_empty() && d.barclamps.is_empty());
     let empty = nodes.iter().filter(|node| node.noderoles.is_empty());
     [
-        (bare.count(), "deployment"),
+        (plain.count(), "deployment"),
         (deployments.iter().map(|d| d.barclamps.len()).sum(), "barclamp"),
         (deployments.iter().map(|d| d.roles.len()).sum(), "role"),
         (empty.count(), "node"),
@@ -102,7 +102,7 @@ struct Names {
     contents: BTreeMap<(Hash, Hash), RoleContentDifference>,
     /// The roles that change because barclamps are pinned to other versions.
     pins: Vec<PinChange>,
-    /// The effective values of deployment roles whose data changes.
+    /// The effective values of deployment roles whose data or template changes.
     role_values: Vec<RoleValueChange>,
     comment_links: Option<CommentLinks>,
     marks: Option<Marks>,
@@ -131,8 +131,8 @@ impl Names {
         self.pins.iter().find(|pin| pin.deployment == deployment && pin.barclamp == *barclamp)
     }
 
-    fn talk(&self, anchor: Anchor, what: &str) -> AnyView {
-        self.comment_links.map(|comment_links| comment_links.link(anchor, what)).into_any()
+    fn talk(&self, anchor: Anchor, subject: &str) -> AnyView {
+        self.comment_links.map(|comment_links| comment_links.link(anchor, subject)).into_any()
     }
 
     fn deployment(&self, id: Option<DeploymentId>) -> String {
@@ -181,7 +181,7 @@ impl CommentLinks {
     }
 
     /// A link to the discussion of one change, with the number of threads.
-    fn link(self, anchor: Anchor, what: &str) -> AnyView {
+    fn link(self, anchor: Anchor, subject: &str) -> AnyView {
         let address = format!(
             "{}?tab=discussion&about={}",
             addresses::review(self.review),
@@ -189,18 +189,29 @@ impl CommentLinks {
         );
         let counts =
             Memo::new(move |_| self.threads.read().get(&anchor).copied().unwrap_or_default());
-        let (has_some, has_open) = (move || counts.get().0 > 0, move || counts.get().1 > 0);
-        let label = format!("Comment on {what}");
+        let (has_threads, has_open) = (move || counts.get().0 > 0, move || counts.get().1 > 0);
+        let label = format!("Comment on {subject}");
         let text = move || {
             let (all, open) = counts.get();
-            (all > 0).then(
-                || view! { <span class="num">{all}</span> <span class="unseen">{either(all, " thread, ", " threads, ")} {open} " open"</span> },
-            )
+            (all > 0).then(|| {
+                view! {
+                    <span class="num">{all}</span>
+                    <span class="visually-hidden">
+                        {either(all, " thread, ", " threads, ")} {open} " open"
+                    </span>
+                }
+            })
         };
         view! {
-            <a class="thread-link" class:open=has_open class:some=has_some href=address title=label>
+            <a
+                class="thread-link"
+                class:open=has_open
+                class:has-threads=has_threads
+                href=address
+                title=label
+            >
                 {icon(Icon::Talk)}
-                <span class="unseen">{label.clone()}</span>
+                <span class="visually-hidden">{label.clone()}</span>
                 {move || text()}
             </a>
         }
@@ -217,7 +228,7 @@ pub(super) fn words(review: &ReviewView, anchor: &Anchor) -> String {
         let found = review.difference.nodes.iter().find(|node| node.id == *id);
         found.map_or_else(|| id.to_string(), |node| called(&node.fqdn, &review.deployments))
     };
-    let what = match anchor {
+    let subject = match anchor {
         Anchor::Whole => "the whole change".to_owned(),
         Anchor::Policy(_) => "the policy".to_owned(),
         Anchor::Deployment(id) => format!("deployment {}", deployment(id)),
@@ -227,8 +238,8 @@ pub(super) fn words(review: &ReviewView, anchor: &Anchor) -> String {
         Anchor::Noderole(id, key, _) => format!("{key} on {}", node(id)),
     };
     match anchor.value() {
-        Some(path) if !path.is_empty() => format!("{what}, {path}"),
-        _ => what,
+        Some(path) if !path.is_empty() => format!("{subject}, {path}"),
+        _ => subject,
     }
 }
 
@@ -296,7 +307,9 @@ fn drawn(difference: Difference, mut context: Names) -> AnyView {
     if nothing {
         return view! {
             <div class="card">
-                <Empty icon=Icon::Review title="No differences"><p>"Both sides have the same content."</p></Empty>
+                <Empty icon=Icon::Review title="No differences">
+                    <p>"Both sides have the same content."</p>
+                </Empty>
             </div>
         }
         .into_any();
@@ -316,16 +329,21 @@ fn drawn(difference: Difference, mut context: Names) -> AnyView {
     let hidden = groups.len().saturating_sub(MAX_OPEN_CARDS);
     let late: Vec<_> = groups.iter().skip(MAX_OPEN_CARDS).cloned().collect();
     let (late, late_names) = (StoredValue::new(late), StoredValue::new(context.clone()));
-    let rest = move || {
-        match all.get() {
-        true => late.get_value().into_iter().map(|group| node_card(group, &late_names.get_value())).collect_view().into_any(),
+    let rest = move || match all.get() {
+        true => late
+            .get_value()
+            .into_iter()
+            .map(|group| node_card(group, &late_names.get_value()))
+            .collect_view()
+            .into_any(),
         false if hidden == 0 => ().into_any(),
         false => view! {
-            <button class="button wide needs-scripts" type="button" on:click=move |_| all.set(true)>"Show " {hidden} " more"</button>
+            <button class="button wide needs-scripts" type="button" on:click=move |_| all.set(true)>
+                "Show " {hidden} " more"
+            </button>
             <p class="no-scripts muted">"JavaScript is required to show " {hidden} " more."</p>
         }
         .into_any(),
-    }
     };
     let tools = context
         .marks
@@ -334,9 +352,17 @@ fn drawn(difference: Difference, mut context: Names) -> AnyView {
         {tools}
         {policy.map(|sides| policy_card(&sides, &context))}
         {cards}
-        {groups.into_iter().take(MAX_OPEN_CARDS).map(|group| node_card(group, &context)).collect_view()}
+        {
+            groups.into_iter()
+                .take(MAX_OPEN_CARDS)
+                .map(|group| node_card(group, &context))
+                .collect_view()
+        }
         {move || rest()}
-        <p class="muted">{unchanged} {either(unchanged, " other document is unchanged.", " other documents are unchanged.")}</p>
+        <p class="muted">
+            {unchanged}
+            {either(unchanged, " other document is unchanged.", " other documents are unchanged.")}
+        </p>
     }
     .into_any()
 }
@@ -413,8 +439,8 @@ fn alike(
     let mut place: BTreeMap<String, usize> = BTreeMap::new();
     for node in nodes {
         // If serialization fails, the node gets its own card.
-        let looks = card_key(&node, known, brought).unwrap_or_else(|_| node.id.to_string());
-        match place.get(&looks) {
+        let key = card_key(&node, known, brought).unwrap_or_else(|_| node.id.to_string());
+        match place.get(&key) {
             Some(group) => {
                 let group = &mut groups[*group];
                 group.others.push((node.id, known.node(&node.fqdn).into_owned()));
@@ -422,7 +448,7 @@ fn alike(
                 group.connections.extend(first.map(|connection| (node.id, connection.line())));
             }
             None => {
-                place.insert(looks, groups.len());
+                place.insert(key, groups.len());
                 groups.push(Group {
                     first: node,
                     others: Vec::new(),
@@ -444,8 +470,8 @@ enum Dependency<'a> {
 
 impl<'a> Dependency<'a> {
     fn of(edge: &'a EdgeDifference, node: NodeId, known: &'a DisplayNames) -> Self {
-        let here = known.noderoles.get(&edge.parent).filter(|place| place.node == node);
-        here.map_or(Self::There(&edge.parent), |place| Self::Here(&place.noderole))
+        let local = known.noderoles.get(&edge.parent).filter(|place| place.node == node);
+        local.map_or(Self::There(&edge.parent), |place| Self::Here(&place.noderole))
     }
 }
 
@@ -515,12 +541,30 @@ fn deployment_card(deployment: DeploymentDifference, context: &Names) -> AnyView
     let table = view! {
         <div class="table-scroll">
             <table class="table changes">
-                <thead class="unseen"><tr><th scope="col">"Change"</th><th scope="col">"Object"</th><th scope="col">"Values"</th><th scope="col">"Comments"</th></tr></thead>
+                <thead class="visually-hidden">
+                    <tr>
+                        <th scope="col">"Change"</th> <th scope="col">"Object"</th>
+                        <th scope="col">"Values"</th> <th scope="col">"Comments"</th>
+                    </tr>
+                </thead>
                 <tbody>
                     {own}
-                    {deployment.barclamps.into_iter().map(|barclamp| barclamp_row(id, barclamp, context)).collect_view()}
-                    {deployment.roles.into_iter().map(|role| role_rows(id, role, context)).collect_view()}
-                    {nothing.then(|| view! { <tr><td></td><td class="muted">"No roles of its own."</td><td></td><td></td></tr> })}
+                    {
+                        deployment.barclamps.into_iter()
+                            .map(|barclamp| barclamp_row(id, barclamp, context))
+                            .collect_view()
+                    }
+                    {
+                        deployment.roles.into_iter()
+                            .map(|role| role_rows(id, role, context))
+                            .collect_view()
+                    }
+                    {nothing.then(|| view! {
+                        <tr>
+                            <td></td> <td class="muted">"No roles of its own."</td> <td></td>
+                            <td></td>
+                        </tr>
+                    })}
                 </tbody>
             </table>
         </div>
@@ -579,7 +623,7 @@ fn node_rows(node: &NodeDifference) -> Option<AnyView> {
         rows.push(own_row("represents", word(phantom.old), word(phantom.new)));
     }
     rows.extend(
-        connection_lines(node).into_iter().map(|(what, old, new)| own_row(&what, old, new)),
+        connection_lines(node).into_iter().map(|(name, old, new)| own_row(&name, old, new)),
     );
     let hint =
         |change: &Change| Change { path: format!("hints {}", change.path), ..change.clone() };
@@ -605,13 +649,13 @@ fn connection_lines(node: &NodeDifference) -> Vec<(String, Option<String>, Optio
     }
 }
 
-fn own_row(what: &str, old: Option<String>, new: Option<String>) -> AnyView {
+fn own_row(name: &str, old: Option<String>, new: Option<String>) -> AnyView {
     let mark = match (&old, &new) {
         (None, _) => Mark::Added,
         (_, None) => Mark::Removed,
         _ => Mark::Changed,
     };
-    row(mark, view! { <b>{what.to_owned()}</b> }, sides_view(old, new), ().into_any())
+    row(mark, view! { <b>{name.to_owned()}</b> }, sides_view(old, new), ().into_any())
 }
 
 fn barclamp_row(id: DeploymentId, barclamp: BarclampDifference, context: &Names) -> AnyView {
@@ -643,7 +687,10 @@ fn pinned_role_rows(role: &PinnedRole, context: &Names) -> AnyView {
         (_, None) => Mark::Removed,
         _ => Mark::Changed,
     };
-    let about = view! { "role " <b>{role.role.to_string()}</b> <span class="muted">" in that version, not used here"</span> };
+    let about = view! {
+        "role " <b>{role.role.to_string()}</b>
+        <span class="muted">" in that version, not used here"</span>
+    };
     (inner_row(mark, about, contents_view(role.contents)), context.content_rows(role.contents))
         .into_any()
 }
@@ -654,8 +701,9 @@ fn role_rows(id: DeploymentId, role: RoleDifference, context: &Names) -> AnyView
     let about = view! { <b>{role.role.to_string()}</b> <span class="muted">" role"</span> };
     let name = role.role.clone();
     let value = |change: Change| {
-        let what = format!("{name}, {}", change.path);
-        let talk = context.talk(Anchor::Role(id, name.clone(), Some(change.path.clone())), &what);
+        let subject = format!("{name}, {}", change.path);
+        let talk =
+            context.talk(Anchor::Role(id, name.clone(), Some(change.path.clone())), &subject);
         let is_same = |value: &&RoleValueChange| {
             (value.deployment, &value.role, &value.path) == (id, &name, &change.path)
         };
@@ -663,7 +711,14 @@ fn role_rows(id: DeploymentId, role: RoleDifference, context: &Names) -> AnyView
         view! { {value_row(change, talk)} {effective} }.into_any()
     };
     view! {
-        {row(role.mark, about, content, context.talk(Anchor::Role(id, name.clone(), None), name.as_str()))}
+        {
+            row(
+                role.mark,
+                about,
+                content,
+                context.talk(Anchor::Role(id, name.clone(), None), name.as_str())
+            )
+        }
         {definition}
         {role.data.into_iter().map(value).collect_view()}
     }
@@ -684,13 +739,13 @@ fn node_card(group: Group, context: &Names) -> AnyView {
     let card = group.documents();
     let mark = viewed::mark(context.marks, &card);
     let Group { first, others, connections } = group;
-    let moved = first.moved.map(|(from, to)| {
-        let text = match (from, to) {
+    let moved = first.moved.map(|Sides { old, new }| {
+        let text = match (old, new) {
             (Some(_), Some(_)) => {
-                format!("moves from {} to {}", context.deployment(from), context.deployment(to))
+                format!("moves from {} to {}", context.deployment(old), context.deployment(new))
             }
-            (Some(_), None) => format!("leaves {}", context.deployment(from)),
-            (None, _) => format!("joins {}", context.deployment(to)),
+            (Some(_), None) => format!("leaves {}", context.deployment(old)),
+            (None, _) => format!("joins {}", context.deployment(new)),
         };
         view! { <span class="pill" data-state="warn">{icon(Icon::Bind)} {text}</span> }
     });
@@ -700,12 +755,27 @@ fn node_card(group: Group, context: &Names) -> AnyView {
             <details>
                 <summary class="muted">"and " {n} " more with the same changes"</summary>
                 {match connections.is_empty() {
-                    true => view! { <p>{others.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(", ")}</p> }.into_any(),
+                    true => view! {
+                        <p>
+                            {
+                                others.iter()
+                                    .map(|(_, name)| name.as_str()).collect::<Vec<_>>()
+                                    .join(", ")
+                            }
+                        </p>
+                    }.into_any(),
                     false => {
                         let reached = |(id, name): &(NodeId, String)| {
-                            view! { <li>{name.clone()} ": " {connections.get(id).cloned().unwrap_or_default()}</li> }
+                            view! {
+                                <li>
+                                    {name.clone()} ": "
+                                    {connections.get(id).cloned().unwrap_or_default()}
+                                </li>
+                            }
                         };
-                        view! { <ul class="plain">{others.iter().map(reached).collect_view()}</ul> }.into_any()
+                        view! {
+                            <ul class="plain">{others.iter().map(reached).collect_view()}</ul>
+                        }.into_any()
                     }
                 }}
                 {viewed::end()}
@@ -721,11 +791,27 @@ fn node_card(group: Group, context: &Names) -> AnyView {
         .map(|noderole| noderole_rows(first.id, noderole, context))
         .collect_view();
     let left = first.noderoles.len().saturating_sub(LINES);
-    let left = (left > 0).then(|| view! { <tr><td></td><td class="muted">"and " {left} " more on this node. Open the Graph tab or the JSON difference to see them."</td><td></td><td></td></tr> });
+    let left = (left > 0).then(|| {
+        view! {
+            <tr>
+                <td></td>
+                <td class="muted">
+                    "and " {left}
+                    " more on this node. Open the Graph tab or the JSON difference to see them."
+                </td>
+                <td></td> <td></td>
+            </tr>
+        }
+    });
     let table = view! {
         <div class="table-scroll">
             <table class="table changes">
-                <thead class="unseen"><tr><th scope="col">"Change"</th><th scope="col">"Object"</th><th scope="col">"Values"</th><th scope="col">"Comments"</th></tr></thead>
+                <thead class="visually-hidden">
+                    <tr>
+                        <th scope="col">"Change"</th> <th scope="col">"Object"</th>
+                        <th scope="col">"Values"</th> <th scope="col">"Comments"</th>
+                    </tr>
+                </thead>
                 <tbody>{node_rows(&first)} {rows} {left}</tbody>
             </table>
         </div>
@@ -740,9 +826,22 @@ fn node_card(group: Group, context: &Names) -> AnyView {
                 <span class="grow"></span>
                 {unchanged}
                 {mark}
-                {context.talk(Anchor::Node(first.id), &format!("node {}", called(&first.fqdn, &context.known.deployments)))}
+                {
+                    context.talk(
+                        Anchor::Node(first.id),
+                        &format!("node {}", called(&first.fqdn, &context.known.deployments))
+                    )
+                }
             </header>
-            {viewed::fold(context.marks, card, lines_of_node(&first), context.is_expanded, table.into_any())}
+            {
+                viewed::fold(
+                    context.marks,
+                    card,
+                    lines_of_node(&first),
+                    context.is_expanded,
+                    table.into_any()
+                )
+            }
         </section>
     }
     .into_any()
@@ -759,9 +858,11 @@ fn tally(noderoles: &[NoderoleDifference]) -> AnyView {
         ("error", Icon::Delete, of(Mark::Removed), "removed"),
     ];
     let some = all.into_iter().filter(|(_, _, n, _)| *n > 0);
-    some.map(
-        |(color, shape, n, word)| view! { <span class="pill" data-state=color>{icon(shape)} {n} " " {word}</span> },
-    )
+    some.map(|(color, shape, n, word)| {
+        view! {
+            <span class="pill" data-state=color>{icon(shape)} {n} " " {word}</span>
+        }
+    })
     .collect_view()
     .into_any()
 }
@@ -781,12 +882,15 @@ fn noderole_rows(node: NodeId, noderole: &NoderoleDifference, context: &Names) -
         .bound
         .map(|bound| format!(", previously in {}", context.deployment(Some(bound.old))));
     let content = noderole.contents.filter(|_| noderole.mark != Mark::Changed).map(contents_view);
-    let place = view! { <span class="muted">"in " {context.deployment(Some(noderole.deployment))} {from}</span> " " {content} };
+    let place = view! {
+        <span class="muted">"in " {context.deployment(Some(noderole.deployment))} {from}</span> " "
+        {content}
+    };
     let key = noderole.noderole.clone();
     let value = |change: Change| {
-        let what = format!("{key}, {}", change.path);
+        let subject = format!("{key}, {}", change.path);
         let talk =
-            context.talk(Anchor::Noderole(node, key.clone(), Some(change.path.clone())), &what);
+            context.talk(Anchor::Noderole(node, key.clone(), Some(change.path.clone())), &subject);
         value_row(change, talk)
     };
     let talk = context.talk(Anchor::Noderole(node, key.clone(), None), &key.to_string());
@@ -794,7 +898,11 @@ fn noderole_rows(node: NodeId, noderole: &NoderoleDifference, context: &Names) -
         {row(noderole.mark, about, place, talk)}
         {waits(node, noderole, context)}
         {context.comment_links.filter(|_| noderole.mark != Mark::Removed).map(|links| {
-            inner_row(noderole.mark, noderole::section(links.review, node, noderole.noderole.clone()), ())
+            inner_row(
+                noderole.mark,
+                noderole::section(links.review, node, noderole.noderole.clone()),
+                ()
+            )
         })}
         {noderole.data.iter().cloned().map(value).collect_view()}
     }
@@ -874,8 +982,12 @@ fn contents_view(sides: Sides<Option<Hash>>) -> AnyView {
 
 fn sides_view<T: ToString>(old: Option<T>, new: Option<T>) -> AnyView {
     view! {
-        {old.map(|old| view! { <del><span class="unseen">"before: "</span>{old.to_string()}</del> " " })}
-        {new.map(|new| view! { <ins><span class="unseen">"after: "</span>{new.to_string()}</ins> })}
+        {old.map(|old| view! {
+            <del><span class="visually-hidden">"before: "</span> {old.to_string()}</del> " "
+        })}
+        {new.map(|new| view! {
+            <ins><span class="visually-hidden">"after: "</span> {new.to_string()}</ins>
+        })}
     }
     .into_any()
 }
@@ -910,7 +1022,12 @@ fn policy_card(Sides { old, new }: &Sides<Policy>, context: &Names) -> AnyView {
     let table = view! {
         <div class="table-scroll">
             <table class="table changes">
-                <thead class="unseen"><tr><th scope="col">"Change"</th><th scope="col">"Object"</th><th scope="col">"Values"</th><th scope="col">"Comments"</th></tr></thead>
+                <thead class="visually-hidden">
+                    <tr>
+                        <th scope="col">"Change"</th> <th scope="col">"Object"</th>
+                        <th scope="col">"Values"</th> <th scope="col">"Comments"</th>
+                    </tr>
+                </thead>
                 <tbody>{rows.collect_view()}</tbody>
             </table>
         </div>
@@ -934,25 +1051,25 @@ fn policy_card(Sides { old, new }: &Sides<Policy>, context: &Names) -> AnyView {
 /// A row for a detail of the row above.
 fn inner_row(
     mark: Mark,
-    what: impl IntoView + 'static,
+    label: impl IntoView + 'static,
     values: impl IntoView + 'static,
 ) -> AnyView {
-    row_with_class("value", mark, what.into_any(), values.into_any(), ().into_any())
+    row_with_class("value", mark, label.into_any(), values.into_any(), ().into_any())
 }
 
 fn row(
     mark: Mark,
-    what: impl IntoView + 'static,
+    label: impl IntoView + 'static,
     values: impl IntoView + 'static,
     talk: AnyView,
 ) -> AnyView {
-    row_with_class("", mark, what.into_any(), values.into_any(), talk)
+    row_with_class("", mark, label.into_any(), values.into_any(), talk)
 }
 
 fn row_with_class(
     class: &'static str,
     mark: Mark,
-    what: AnyView,
+    label: AnyView,
     values: AnyView,
     talk: AnyView,
 ) -> AnyView {
@@ -963,10 +1080,12 @@ fn row_with_class(
     };
     view! {
         <tr class=class data-mark=word>
-            <td class="sign"><span aria-hidden="true">{sign}</span><span class="unseen">{word}</span></td>
-            <td>{what}</td>
+            <td class="sign">
+                <span aria-hidden="true">{sign}</span> <span class="visually-hidden">{word}</span>
+            </td>
+            <td>{label}</td>
             <td>{values}</td>
-            <td class="talks">{talk}</td>
+            <td class="thread-cell">{talk}</td>
         </tr>
     }
     .into_any()
@@ -982,14 +1101,20 @@ fn value_row(change: Change, talk: AnyView) -> AnyView {
     let text = |value: Value| value.to_string();
     view! {
         <tr class="value" data-mark=word>
-            <td class="sign"><span aria-hidden="true">{sign}</span><span class="unseen">{word}</span></td>
+            <td class="sign">
+                <span aria-hidden="true">{sign}</span> <span class="visually-hidden">{word}</span>
+            </td>
             <td><code>{path}</code></td>
             <td>
-                {change.old.map(|old| view! { <del><span class="unseen">"before: "</span>{text(old)}</del> " " })}
-                {change.new.map(|new| view! { <ins><span class="unseen">"after: "</span>{text(new)}</ins> " " })}
+                {change.old.map(|old| view! {
+                    <del><span class="visually-hidden">"before: "</span> {text(old)}</del> " "
+                })}
+                {change.new.map(|new| view! {
+                    <ins><span class="visually-hidden">"after: "</span> {text(new)}</ins> " "
+                })}
                 {change.secret.then(|| view! { <span class="muted">"secret, " {word}</span> })}
             </td>
-            <td class="talks">{talk}</td>
+            <td class="thread-cell">{talk}</td>
         </tr>
     }
     .into_any()
@@ -1057,7 +1182,7 @@ mod tests {
     /// The difference of a node whose noderole gets these dependencies.
     fn rewired(mut node: NodeDifference, parents: &[(u128, &str)]) -> NodeDifference {
         let edge = |(n, role): &(u128, &str)| EdgeDifference {
-            parent: place(*n, role).0,
+            parent: named_noderole(*n, role).0,
             old: None,
             new: Some(EdgeKind::Hard),
         };
@@ -1068,7 +1193,7 @@ mod tests {
         node
     }
 
-    fn place(n: u128, role: &str) -> (NoderoleId, NamedNoderole) {
+    fn named_noderole(n: u128, role: &str) -> (NoderoleId, NamedNoderole) {
         let (node, noderole) =
             (NodeId(Uuid::from_u128(n)), NoderoleKey::first(RoleName::parse(role).unwrap()));
         let fqdn = Fqdn::parse(&format!("web-{n}.example.com")).unwrap();
@@ -1078,15 +1203,15 @@ mod tests {
     #[test]
     fn equal_dependencies_share_card() {
         let all = [
-            place(1, "db"),
-            place(2, "db"),
-            place(3, "db"),
-            place(8, "db"),
-            place(9, "db"),
-            place(1, "dns"),
+            named_noderole(1, "db"),
+            named_noderole(2, "db"),
+            named_noderole(3, "db"),
+            named_noderole(8, "db"),
+            named_noderole(9, "db"),
+            named_noderole(1, "dns"),
         ];
         let known = DisplayNames {
-            noderoles: all.into_iter().chain([place(2, "dns")]).collect(),
+            noderoles: all.into_iter().chain([named_noderole(2, "dns")]).collect(),
             ..DisplayNames::default()
         };
         let groups =
@@ -1106,7 +1231,7 @@ mod tests {
         assert_eq!(
             groups([own(one, 1), rewired(two, &[(1, "db"), (1, "dns")])]),
             2,
-            "own and foreign dependencies differ"
+            "a direct dependency and a rewired one are in different groups"
         );
     }
 

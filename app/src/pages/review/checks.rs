@@ -14,7 +14,14 @@ pub(super) fn Checks(review: RwSignal<ReviewView>) -> impl IntoView {
     let rows = move || {
         let review = review.read();
         if review.state == ReviewState::Discarded {
-            return view! { <tr><td colspan="4" class="muted">"The proposal was discarded, so no rule applies."</td></tr> }.into_any();
+            return view! {
+                <tr>
+                    <td colspan="4" class="muted">
+                        "The proposal was discarded, so no rule applies."
+                    </td>
+                </tr>
+            }
+            .into_any();
         }
         review
             .gate
@@ -34,8 +41,13 @@ pub(super) fn Checks(review: RwSignal<ReviewView>) -> impl IntoView {
                 }}</span>
             </header>
             <div class="table-scroll">
-                <table class="table folds checks-table">
-                    <thead><tr><th scope="col">"Rule"</th><th scope="col">"Result"</th><th scope="col">"Message"</th><th scope="col">"Evidence"</th></tr></thead>
+                <table class="table responsive checks-table">
+                    <thead>
+                        <tr>
+                            <th scope="col">"Rule"</th> <th scope="col">"Result"</th>
+                            <th scope="col">"Message"</th> <th scope="col">"Evidence"</th>
+                        </tr>
+                    </thead>
                     <tbody>{move || rows()}</tbody>
                 </table>
             </div>
@@ -63,21 +75,31 @@ fn findings(review: &ReviewView) -> impl IntoView + use<> {
         };
         view! {
             <tr>
-                <td data-label="Severity"><span class="pill" data-state=color>{icon(shape)} {word}</span></td>
+                <td data-label="Severity">
+                    <span class="pill" data-state=color>{icon(shape)} {word}</span>
+                </td>
                 <td data-label="Check"><code>{finding.check.id()}</code></td>
                 <td data-label="Location">{finding.at.clone()}</td>
-                <td data-label="Finding and remedy">{finding.what.clone()} ". " <span class="muted">{finding.remedy.clone()}</span></td>
+                <td data-label="Finding and remedy">
+                    {finding.problem.clone()} ". "
+                    <span class="muted">{finding.remedy.clone()}</span>
+                </td>
             </tr>
         }
     };
     if review.checks.is_empty() {
-        return view! { <p class="inside muted">"No findings."</p> {passed(review)} }.into_any();
+        return view! { <p class="padded muted">"No findings."</p> {passed(review)} }.into_any();
     }
     let lines = review.checks.iter().map(line).collect_view();
     view! {
         <div class="table-scroll">
-            <table class="table folds">
-                <thead><tr><th scope="col">"Severity"</th><th scope="col">"Check"</th><th scope="col">"Location"</th><th scope="col">"Finding and remedy"</th></tr></thead>
+            <table class="table responsive">
+                <thead>
+                    <tr>
+                        <th scope="col">"Severity"</th> <th scope="col">"Check"</th>
+                        <th scope="col">"Location"</th> <th scope="col">"Finding and remedy"</th>
+                    </tr>
+                </thead>
                 <tbody>{lines}</tbody>
             </table>
         </div>
@@ -98,7 +120,7 @@ fn passed(review: &ReviewView) -> impl IntoView + use<> {
     view! {
         <details class="fold passed">
             <summary>{n} " of " {all} " checks passed"</summary>
-            <p class="inside muted">{quiet.join(", ")}</p>
+            <p class="padded muted">{quiet.join(", ")}</p>
         </details>
     }
     .into_any()
@@ -113,7 +135,9 @@ fn row(state: &RuleResult, evidence: &str) -> impl IntoView + use<> {
     view! {
         <tr>
             <td data-label="Rule" class="nowrap"><b>{name(state.rule)}</b></td>
-            <td data-label="Result"><span class="pill" data-state=color>{icon(shape)} {word}</span></td>
+            <td data-label="Result">
+                <span class="pill" data-state=color>{icon(shape)} {word}</span>
+            </td>
             <td data-label="Message">{state.text.clone()}</td>
             <td data-label="Evidence" class="muted">{evidence.to_owned()}</td>
         </tr>

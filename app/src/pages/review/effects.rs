@@ -6,24 +6,14 @@ use engine::blueprint::Impact;
 use engine::blueprint::impact::{Counted, Loss, NoderoleRerun, Touched};
 use engine::blueprint::projection::RerunCause;
 use engine::blueprint::secret_uses::{SecretChange, SecretKind, SecretUseChange};
-use engine::catalog::OnInput;
 use engine::cluster::phantom;
 use engine::counting::many;
 use engine::ids::ReviewId;
 use leptos::prelude::*;
 
-use super::facts::{RetainedText, lost};
+use super::facts::{RetainedText, lost, on_changed_input};
 use crate::addresses;
 use crate::components::{Icon, icon};
-
-/// The reaction of downstream noderoles to a changed input.
-pub(super) fn on_changed_input(policy: OnInput) -> &'static str {
-    match policy {
-        OnInput::Rerun => "They run again after the change, if it changes their input.",
-        OnInput::Report => "If the change affects their input, they are reported and do not run.",
-        OnInput::Ignore => "They do not run again. Their next run uses the new input.",
-    }
-}
 
 #[component]
 pub(super) fn Effects(review: RwSignal<ReviewView>) -> impl IntoView {
@@ -50,40 +40,60 @@ fn sections(id: ReviewId, found: &Impact) -> AnyView {
         )
     });
     let plain = ["Noderole", "Node", "Deployment"];
-    let kept = RetainedText::of(found);
+    let retained = RetainedText::of(found);
     view! {
         {some(&found.irreversible).then(|| section(
             "irreversible", "Can’t be undone", "the run loses data permanently".into(),
             &found.irreversible, id, &plain,
-            found.irreversible.first.iter().map(|touched| line(touched, false, None)).collect_view().into_any(),
+            found.irreversible.first.iter()
+                .map(|touched| line(touched, false, None))
+                .collect_view()
+                .into_any(),
         ))}
         {secrets(found)}
         {some(&found.restarts).then(|| section(
-            "restarts", "Runs again", "active noderoles are interrupted".into(), &found.restarts, id,
+            "restarts", "Runs again", "active noderoles are interrupted".into(), &found.restarts,
+            id,
             &["Noderole", "Node", "Deployment", "Reason and state"],
             found.restarts.first.iter().map(restarted).collect_view().into_any(),
         ))}
         {some(&found.retained).then(|| section(
-            "kept", kept.lead, kept.note.into(), &found.retained, id, &plain,
-            found.retained.first.iter().map(|touched| line(touched, true, None)).collect_view().into_any(),
+            "retained", retained.lead, retained.note.into(), &found.retained, id, &plain,
+            found.retained.first.iter()
+                .map(|touched| line(touched, true, None))
+                .collect_view()
+                .into_any(),
         ))}
         {some(&found.lost).then(|| section(
-            "lost", "Removed", "no longer part of the desired state".into(), &found.lost, id, &["Object"],
+            "lost", "Removed", "no longer part of the desired state".into(), &found.lost, id,
+            &["Object"],
             found.lost.first.iter().map(gone).collect_view().into_any(),
         ))}
         {some(&found.undone).then(|| section(
-            "undone", "Runs remove", "on the node, before the noderole is gone, if it ever ran".into(),
+            "undone", "Runs remove", "on the node, before the noderole is gone, if it ever \
+                ran".into(),
             &found.undone, id, &plain,
-            found.undone.first.iter().map(|touched| line(touched, false, None)).collect_view().into_any(),
+            found.undone.first.iter()
+                .map(|touched| line(touched, false, None))
+                .collect_view()
+                .into_any(),
         ))}
-        {some(&found.left).then(|| section(
-            "left", "Stays on the node", "nothing is run on the node, because the role has no remove".into(),
-            &found.left, id, &plain,
-            found.left.first.iter().map(|touched| line(touched, false, None)).collect_view().into_any(),
+        {some(&found.left_in_place).then(|| section(
+            "left-in-place", "Stays on the node", "nothing is run on the node, because the role \
+                has no remove".into(),
+            &found.left_in_place, id, &plain,
+            found.left_in_place.first
+                .iter()
+                .map(|touched| line(touched, false, None))
+                .collect_view()
+                .into_any(),
         ))}
         {some(&found.starts).then(|| section(
             "starts", "Starts", "runs for the first time".into(), &found.starts, id, &plain,
-            found.starts.first.iter().map(|touched| line(touched, false, None)).collect_view().into_any(),
+            found.starts.first.iter()
+                .map(|touched| line(touched, false, None))
+                .collect_view()
+                .into_any(),
         ))}
         {downstream.collect_view()}
         {nothing(found)}
@@ -103,8 +113,13 @@ fn nothing(found: &Impact) -> Option<AnyView> {
         && !some(&found.retained)
         && found.secrets.is_empty();
     (quiet && found.downstream.is_empty()).then(|| {
-        view! { <p class="card inside muted">"Nothing runs and nothing is removed. The change only updates the documents of the target."</p> }
-            .into_any()
+        view! {
+            <p class="card padded muted">
+                "Nothing runs and nothing is removed. The change only updates the documents of the \
+                 target."
+            </p>
+        }
+        .into_any()
     })
 }
 
@@ -123,9 +138,12 @@ fn section<T>(
         columns.iter().map(|column| view! { <th scope="col">{*column}</th> }).collect_view();
     view! {
         <section class="card" id=anchor aria-label=title.clone()>
-            <header><h2>{title.clone()}</h2> <span class="pill flat num">{list.count}</span> <span class="muted">{note}</span></header>
+            <header>
+                <h2>{title.clone()}</h2> <span class="pill flat num">{list.count}</span>
+                <span class="muted">{note}</span>
+            </header>
             <div class="table-scroll">
-                <table class="table folds effects">
+                <table class="table responsive effects">
                     <thead><tr>{columns}</tr></thead>
                     <tbody>{lines}</tbody>
                 </table>
@@ -133,7 +151,9 @@ fn section<T>(
             {(more > 0).then(|| view! {
                 <p class="pager">
                     "and " {more} " more. "
-                    <a href=format!("/api/v1/reviews/{id}/difference") rel="external">"Show the full difference as JSON"</a>
+                    <a href=format!("/api/v1/reviews/{id}/difference") rel="external">
+                        "Show the full difference as JSON"
+                    </a>
                 </p>
             })}
         </section>
@@ -153,10 +173,12 @@ fn secrets(found: &Impact) -> Option<AnyView> {
             <header>
                 <h2>"Secrets"</h2>
                 <span class="pill flat num">{found.secrets.len()}</span>
-                <span class="muted">"Runs receive secrets in plain text if the workers allow it in that deployment."</span>
+                <span class="muted">
+                    "Runs receive secrets in plain text if the workers allow it in that deployment."
+                </span>
             </header>
             <div class="table-scroll">
-                <table class="table folds effects">
+                <table class="table responsive effects">
                     <thead>
                         <tr>
                             <th scope="col">"Secret"</th>
@@ -196,11 +218,16 @@ fn secret_line(change: &SecretChange) -> AnyView {
     let nodes = if nodes.is_empty() { "not bound yet".to_owned() } else { nodes.join(", ") };
     view! {
         <tr>
-            <td data-label="Secret"><b><bdi>{change.secret.name.clone()}</bdi></b> " " <span class="muted">{kind}</span></td>
-            <td data-label="Version">{change.secret.version} " " <span class="muted">{was}</span></td>
+            <td data-label="Secret">
+                <b><bdi>{change.secret.name.clone()}</bdi></b> " " <span class="muted">{kind}</span>
+            </td>
+            <td data-label="Version">
+                {change.secret.version} " " <span class="muted">{was}</span>
+            </td>
             <td data-label="Change"><span class="pill" data-state=color>{word}</span></td>
             <td data-label="Role">
-                {change.role.as_ref().map(ToString::to_string)} " " <span class="muted">{inherited}</span>
+                {change.role.as_ref().map(ToString::to_string)} " "
+                <span class="muted">{inherited}</span>
             </td>
             <td data-label="Deployment" class="muted">{deployment.clone()}</td>
             <td data-label="Nodes">{nodes}</td>
@@ -236,7 +263,7 @@ fn restarted(restart: &NoderoleRerun) -> AnyView {
         RerunCause::RoleChanged => "role content changed",
         RerunCause::DataChanged => "data changed",
     };
-    let why = restart
+    let reason = restart
         .reason
         .as_ref()
         .map_or_else(|| cause.to_owned(), |reason| format!("{cause}: {reason}"));
@@ -247,7 +274,7 @@ fn restarted(restart: &NoderoleRerun) -> AnyView {
         }
         false => view! { <span class="pill flat">"not active"</span> }.into_any(),
     });
-    let last = view! { <span class="line">{up} <bdi>{why}</bdi></span> }.into_any();
+    let last = view! { <span class="line">{up} <bdi>{reason}</bdi></span> }.into_any();
     line(&restart.touched, true, Some(last))
 }
 

@@ -16,7 +16,6 @@ use engine::lint::{Finding, Level};
 use leptos::prelude::*;
 
 use super::changes::Changed;
-use super::effects::on_changed_input;
 use crate::addresses;
 use crate::components::{Icon, icon};
 
@@ -37,7 +36,16 @@ struct ImpactLine {
     lead: String,
     rest: String,
     /// The tab and its section, and the link's text with the count.
-    way: (&'static str, String),
+    link: (&'static str, String),
+}
+
+/// The reaction of downstream noderoles to a changed input.
+pub(super) fn on_changed_input(policy: OnInput) -> &'static str {
+    match policy {
+        OnInput::Rerun => "They run again after the change, if it changes their input.",
+        OnInput::Report => "If the change affects their input, they are reported and do not run.",
+        OnInput::Ignore => "They do not run again. Their next run uses the new input.",
+    }
 }
 
 #[component]
@@ -58,7 +66,7 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
             view! {
                 <details class="more-lines">
                     <summary class="muted">"Show all: " {more} " more"</summary>
-                    <ul class="summary">{rest}</ul>
+                    <ul class="summary" tabindex="0">{rest}</ul>
                 </details>
             }
         })
@@ -69,12 +77,12 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
     });
     let line = move |fact: ImpactLine| {
         let address =
-            format!("{}?tab={}", addresses::review(review.read_untracked().review), fact.way.0);
+            format!("{}?tab={}", addresses::review(review.read_untracked().review), fact.link.0);
         view! {
             <li data-state=fact.state>
                 {icon(fact.shape)}
                 <span><b>{fact.lead}</b> " " <bdi>{fact.rest}</bdi></span>
-                <a href=address>{fact.way.1}</a>
+                <a href=address>{fact.link.1}</a>
             </li>
         }
     };
@@ -84,16 +92,23 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
         false => "Impact at submission",
     };
     view! {
-        <section class="card says" aria-label="Impact summary">
+        <section class="card summary-card" aria-label="Impact summary">
             <ul class="summary">{move || first()}</ul>
             {move || rest()}
             {move || warnings(&review.read())}
-            <h2 class="unseen">{move || when()}</h2>
+            <h2 class="visually-hidden">{move || when()}</h2>
             <ul class="outcome">
                 {move || found.get().into_iter().map(line).collect_view()}
-                {move || nothing().map(|text| view! { <li data-state="active">{icon(Icon::Check)} <span>{text}</span></li> })}
+                {move || nothing().map(|text| view! {
+                    <li data-state="active">{icon(Icon::Check)} <span>{text}</span></li>
+                })}
             </ul>
-            {move || (!review.read().current).then(|| view! { <p class="inside muted">"This is the impact at submission. Gantry did not record which of these noderoles were active."</p> })}
+            {move || (!review.read().current).then(|| view! {
+                <p class="padded muted">
+                    "This is the impact at submission. Gantry did not record which of these \
+                     noderoles were active."
+                </p>
+            })}
         </section>
     }
     .into_any()
@@ -105,7 +120,14 @@ fn warnings(review: &ReviewView) -> impl IntoView + use<> {
         review.checks.iter().filter(|finding| finding.level == Level::Warning).collect();
     let more = open.len().saturating_sub(MAX_WARNINGS);
     let line = |finding: &&Finding| {
-        view! { <li data-state="warn">{icon(Icon::Warn)} <span><b>{format!("{}:", finding.at)}</b> " " <bdi>{finding.what.clone()} "."</bdi></span></li> }
+        view! {
+            <li data-state="warn">
+                {icon(Icon::Warn)}
+                <span>
+                    <b>{format!("{}:", finding.at)}</b> " " <bdi>{finding.problem.clone()} "."</bdi>
+                </span>
+            </li>
+        }
     };
     let lines = open.iter().take(MAX_WARNINGS).map(line).collect_view();
     let checks = format!("{}?tab=checks", addresses::review(review.review));
@@ -139,7 +161,7 @@ fn facts(found: &Impact, changed: &Changed) -> Vec<ImpactLine> {
                     "lose data when they run"
                 )
             ),
-            way: ("effects#irreversible", list(found.irreversible.count)),
+            link: ("effects#irreversible", list(found.irreversible.count)),
         });
     }
     facts.extend(secrets(found));
@@ -151,7 +173,7 @@ fn facts(found: &Impact, changed: &Changed) -> Vec<ImpactLine> {
             shape: Icon::Paused,
             lead: format!("{}:", parts.lead),
             rest: format!("{}. {}", names(&found.retained, touched), parts.sentence),
-            way: ("effects#kept", list(found.retained.count)),
+            link: ("effects#retained", list(found.retained.count)),
         });
     }
     if found.lost.count > 0 {
@@ -164,7 +186,7 @@ fn facts(found: &Impact, changed: &Changed) -> Vec<ImpactLine> {
             shape: Icon::Cross,
             lead: "Removes:".into(),
             rest: format!("{}.{up}{}", names(&found.lost, lost), on_removed_nodes(found)),
-            way: ("effects#lost", list(found.lost.count)),
+            link: ("effects#lost", list(found.lost.count)),
         });
     }
     let downstream: usize = found.downstream.iter().map(|group| group.noderoles.count).sum();
@@ -187,7 +209,7 @@ fn facts(found: &Impact, changed: &Changed) -> Vec<ImpactLine> {
                 first(&places, places.len()),
                 policies.join(" "),
             ),
-            way: ("graph", "Graph".into()),
+            link: ("graph", "Graph".into()),
         });
     }
     if found.starts.count > 0 {
@@ -196,7 +218,7 @@ fn facts(found: &Impact, changed: &Changed) -> Vec<ImpactLine> {
             shape: Icon::Plus,
             lead: format!("Starts {}:", many(found.starts.count, "noderole")),
             rest: format!("{}.", names(&found.starts, touched)),
-            way: ("effects#starts", list(found.starts.count)),
+            link: ("effects#starts", list(found.starts.count)),
         });
     }
     facts.push(reach(found, changed));
@@ -216,11 +238,13 @@ impl RetainedText {
         match found.interrupted {
             Some(_) => Self {
                 lead: "Does not run again",
-                note: "new content or data applies at the next run, which this change does not start",
-                sentence: "New content or data applies at the next run, which this change does not start.",
+                note: "new content or data applies at the next run, which this change does not \
+                    start",
+                sentence: "New content or data applies at the next run, which this change does not \
+                    start.",
             },
             None => Self {
-                lead: "Not rerun by this change",
+                lead: "Does not run again",
                 note: "the next run applies the new content or data",
                 sentence: "The next run applies the new content or data.",
             },
@@ -271,7 +295,13 @@ fn restarts(found: &Impact) -> Option<ImpactLine> {
             )
         }
     };
-    Some(ImpactLine { state, shape: Icon::Rerun, lead, rest, way: ("effects#restarts", list(all)) })
+    Some(ImpactLine {
+        state,
+        shape: Icon::Rerun,
+        lead,
+        rest,
+        link: ("effects#restarts", list(all)),
+    })
 }
 
 /// The secrets that the change starts to use.
@@ -283,7 +313,7 @@ fn secrets(found: &Impact) -> Option<ImpactLine> {
         shape: Icon::Data,
         lead: "Secrets:".into(),
         rest: format!("{}.", first(&used, used.len())),
-        way: ("effects#secrets", list(found.secrets.len())),
+        link: ("effects#secrets", list(found.secrets.len())),
     })
 }
 
@@ -297,7 +327,7 @@ fn also_runs(n: usize) -> String {
 
 /// The actions that a removal runs on the nodes.
 fn on_removed_nodes(found: &Impact) -> String {
-    match (found.undone.count, found.left.count) {
+    match (found.undone.count, found.left_in_place.count) {
         (0, 0) => String::new(),
         (0, _) => " Nothing is run on the node.".to_owned(),
         (undone, 0) => format!(" Runs remove for {} first.", many(undone, "noderole")),
@@ -314,23 +344,30 @@ fn reach(found: &Impact, changed: &Changed) -> ImpactLine {
     let waves = found.wave_count();
     let lead = format!("Changes {changed}");
     let on = many(found.nodes, "node");
-    let rest = match (changed.is_on_nodes && found.nodes > 0, waves) {
-        (true, 0) => format!("on {on}. Nothing runs."),
-        (true, waves) => format!("on {on}, in {}.", many(waves, "wave")),
-        (false, 0) => "and runs nothing.".to_owned(),
-        (false, waves) => format!("and runs on {on}, in {}.", many(waves, "wave")),
+    let later: usize = found.follow_ups().map(|group| group.noderoles.count).sum();
+    let later_text = || match later {
+        1 => "1 noderole runs again, if its input changes.".to_owned(),
+        n => format!("{n} noderoles run again, if their input changes."),
     };
-    let way = match waves {
+    let rest = match (changed.is_on_nodes && found.nodes > 0, waves, later) {
+        (true, 0, 0) => format!("on {on}. Nothing runs."),
+        (true, 0, _) => format!("on {on}. {}", later_text()),
+        (true, waves, _) => format!("on {on}, in {}.", many(waves, "wave")),
+        (false, 0, 0) => "and runs nothing.".to_owned(),
+        (false, 0, _) => format!("and runs nothing itself. {}", later_text()),
+        (false, waves, _) => format!("and runs on {on}, in {}.", many(waves, "wave")),
+    };
+    let link = match waves + later {
         0 => ("changes", "Changes".into()),
         _ => ("waves", "Waves".into()),
     };
-    ImpactLine { state: "", shape: Icon::Node, lead, rest, way }
+    ImpactLine { state: "", shape: Icon::Node, lead, rest, link }
 }
 
 /// The effects that the change does not have. `None`: it has all of them.
 fn quiet(found: &Impact) -> Option<String> {
     let all = [
-        (found.restarts.count == 0, "restarts nothing"),
+        (found.restarts.count == 0 && found.follow_ups().next().is_none(), "restarts nothing"),
         (found.lost.count == 0, "removes nothing"),
         (found.irreversible.count == 0, "destroys no data"),
     ];
@@ -357,8 +394,8 @@ pub(super) fn lost(loss: &Loss) -> String {
         Loss::Noderole { noderole, fqdn } => format!("{noderole} on {}", node(fqdn)),
         Loss::Role { role, deployment } => format!("role {role} in {deployment}"),
         Loss::Barclamp { barclamp, deployment } => format!("barclamp {barclamp} in {deployment}"),
-        Loss::Content { what, barclamp, deployment } => {
-            format!("{what} ({barclamp} in {deployment})")
+        Loss::Content { part, barclamp, deployment } => {
+            format!("{part} ({barclamp} in {deployment})")
         }
         Loss::Data { of, paths } => format!("{} of {of}", first(paths, paths.len())),
     }
@@ -383,8 +420,8 @@ fn first(names: &[String], count: usize) -> String {
     }
 }
 
-fn is_up(n: usize, what: &str) -> String {
-    format!("{} {}", many(n, what), either(n, "is", "are"))
+fn is_up(n: usize, noun: &str) -> String {
+    format!("{} {}", many(n, noun), either(n, "is", "are"))
 }
 
 fn list(n: usize) -> String {
@@ -434,7 +471,8 @@ mod tests {
         );
         assert_eq!(
             lines(&of(&[up, down]))[0],
-            "Restarts 1 noderole that is active now: app on n1. 1 inactive noderole also runs again."
+            "Restarts 1 noderole that is active now: app on n1. 1 inactive noderole also runs \
+             again."
         );
         assert_eq!(lines(&of(&[down]))[0], "Runs 1 noderole again: app on n1. None is active now.");
         assert_eq!(
@@ -449,11 +487,12 @@ mod tests {
             |interrupted| Impact { retained: vec![at(1)].into(), interrupted, ..Impact::default() };
         assert_eq!(
             lines(&of(Some(0)))[0],
-            "Does not run again: app on n1. New content or data applies at the next run, which this change does not start."
+            "Does not run again: app on n1. New content or data applies at the next run, which \
+             this change does not start."
         );
         assert_eq!(
             lines(&of(None))[0],
-            "Not rerun by this change: app on n1. The next run applies the new content or data."
+            "Does not run again: app on n1. The next run applies the new content or data."
         );
     }
 
@@ -475,16 +514,16 @@ mod tests {
         assert_eq!(
             lines(&found),
             [
-                "Can’t be undone: app on n1, app on n2, app on n3 and 997 more lose data when they run.",
-                "Downstream: 20000 noderoles in web, 7 active now. They run again after the change, if it changes their input.",
+                "Can’t be undone: app on n1, app on n2, app on n3 and 997 more lose data when they \
+                 run.",
+                "Downstream: 20000 noderoles in web, 7 active now. They run again after the \
+                 change, if it changes their input.",
                 "Starts 1000 noderoles: app on n1, app on n2, app on n3 and 997 more.",
-                "Changes 2 noderoles on 1000 nodes. Nothing runs.",
+                "Changes 2 noderoles on 1000 nodes. 20000 noderoles run again, if their input \
+                 changes.",
             ]
         );
-        assert_eq!(
-            quiet(&found).as_deref(),
-            Some("The change restarts nothing and removes nothing.")
-        );
+        assert_eq!(quiet(&found).as_deref(), Some("The change removes nothing."));
         assert_eq!(
             quiet(&Impact::default()).as_deref(),
             Some("The change restarts nothing, removes nothing and destroys no data.")

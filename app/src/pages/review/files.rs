@@ -23,7 +23,11 @@ pub(super) fn file_row(file: FileChange) -> AnyView {
     };
     let whole = [("Full file before", file.old), ("Full file after", file.new)];
     let whole = whole.into_iter().filter_map(|(which, hash)| {
-        Some(view! { <a class="whole" href=addresses::script(hash?) target="_blank" rel="noopener">{which}</a> })
+        Some(view! {
+            <a class="full-file" href=addresses::script(hash?) target="_blank" rel="noopener">
+                {which}
+            </a>
+        })
     });
     let whole = whole.collect_view();
     let body = match file.text {
@@ -40,9 +44,13 @@ pub(super) fn file_row(file: FileChange) -> AnyView {
     };
     view! {
         <tr class="value file" data-mark=word>
-            <td class="sign"><span aria-hidden="true">{sign}</span><span class="unseen">{word}</span></td>
-            <td colspan="2"><span class="muted">"file "</span><code>{file.name}</code> {whole} " " {body}</td>
-            <td class="talks"></td>
+            <td class="sign">
+                <span aria-hidden="true">{sign}</span> <span class="visually-hidden">{word}</span>
+            </td>
+            <td colspan="2">
+                <span class="muted">"file "</span> <code>{file.name}</code> {whole} " " {body}
+            </td>
+            <td class="thread-cell"></td>
         </tr>
     }
     .into_any()
@@ -55,7 +63,10 @@ fn text(name: &str, lines: Vec<FileLine>, cut: bool) -> AnyView {
         view! {
             <p class="file-cut">
                 {icon(Icon::Warn)}
-                <span>"This comparison is incomplete: it covers the first " {MAX_FILE_LINES} " lines, and long lines are cut. Open the full file to read the rest."</span>
+                <span>
+                    "This comparison is incomplete: it covers the first " {MAX_FILE_LINES}
+                    " lines, and long lines are cut. Open the full file to read the rest."
+                </span>
             </p>
         }
     });
@@ -65,15 +76,24 @@ fn text(name: &str, lines: Vec<FileLine>, cut: bool) -> AnyView {
     let high: usize =
         lines.iter().map(|line| line.text.chars().count().div_ceil(BOX_SIZE.1).max(1)).sum();
     let scrolls = (high > BOX_SIZE.0).then(|| {
-        view! { <p class="muted">"This box has " <b class="num">{lines.len()}</b> {either(lines.len(), " line", " lines")} ". Scroll to its end."</p> }
+        view! {
+            <p class="muted">
+                "This box has " <b class="num">{lines.len()}</b>
+                {either(lines.len(), " line", " lines")} ". Scroll to its end."
+            </p>
+        }
     });
     let label = format!("Text of {name}");
     let open = lines.len() <= GLANCE;
     view! {
         {rest}
         <details open=open>
-            <summary class="muted num">{added} {either(added, " line added, ", " lines added, ")} {removed} " removed"</summary>
-            <pre class="file-text" tabindex="0" role="group" aria-label=label>{lines.into_iter().map(line).collect_view()} {viewed::end()}</pre>
+            <summary class="muted num">
+                {added} {either(added, " line added, ", " lines added, ")} {removed} " removed"
+            </summary>
+            <pre class="file-text" tabindex="0" role="group" aria-label=label>
+                {lines.into_iter().map(line).collect_view()} {viewed::end()}
+            </pre>
             {scrolls}
         </details>
     }

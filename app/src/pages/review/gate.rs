@@ -7,6 +7,7 @@ use api::{Problem, limits};
 use engine::counting::many;
 use engine::gate::{Rule, RuleResult, VerdictKind};
 use engine::ids::ReviewId;
+use engine::text::{capitalize, sentence};
 use leptos::form::ActionForm;
 use leptos::{html, prelude::*};
 
@@ -49,7 +50,13 @@ pub(super) fn Gate(feed: Feed<ReviewView>) -> impl IntoView {
         .into_any(),
     };
     let waits = move || {
-        let line = |wait: &String| view! { <p class="waits" data-state="warn">{icon(Icon::Paused)} <span>{wait.clone()}</span></p> };
+        let line = |wait: &String| {
+            view! {
+                <p class="pending-reason" data-state="warn">
+                    {icon(Icon::Paused)} <span>{wait.clone()}</span>
+                </p>
+            }
+        };
         review.read().pending_reasons.iter().map(line).collect_view()
     };
     view! {
@@ -59,8 +66,14 @@ pub(super) fn Gate(feed: Feed<ReviewView>) -> impl IntoView {
                 <span class="grow"></span>
                 {move || match (closed.get(), gate_open.get()) {
                     (true, _) => view! { <span class="pill flat">"closed"</span> }.into_any(),
-                    (false, true) => view! { <span class="pill" data-state="active">{icon(Icon::Check)} "open"</span> }.into_any(),
-                    (false, false) => view! { <span class="pill" data-state="blocked">{icon(Icon::Blocked)} "blocked"</span> }.into_any(),
+                    (false, true) => view! {
+                        <span class="pill" data-state="active">{icon(Icon::Check)} "open"</span>
+                    }.into_any(),
+                    (false, false) => view! {
+                        <span class="pill" data-state="blocked">
+                            {icon(Icon::Blocked)} "blocked"
+                        </span>
+                    }.into_any(),
                 }}
             </header>
             {move || rules()}
@@ -108,7 +121,16 @@ fn rule(state: RuleResult) -> impl IntoView {
         (false, _) => ("no", Icon::Cross, "failed: "),
     };
     let (text, who) = split_rule_text(&state.text);
-    view! { <li data-rule=class><span class=class>{icon(shape)}</span> <span><span class="unseen">{word}</span>{text} {who.map(|who| view! { <small class="muted">{who}</small> })}</span></li> }.into_any()
+    view! {
+        <li data-rule=class>
+            <span class=class>{icon(shape)}</span>
+            <span>
+                <span class="visually-hidden">{word}</span> {text}
+                {who.map(|who| view! { <small class="muted">{who}</small> })}
+            </span>
+        </li>
+    }
+    .into_any()
 }
 
 /// Splits a rule's text into the statement and the people who can act.
@@ -131,23 +153,36 @@ fn Outcome(review: RwSignal<ReviewView>, begun: RwSignal<String>) -> impl IntoVi
         match (review.state, review.blueprint) {
             (ReviewState::Committed, Some(target)) => view! {
                 <p>"Committed as blueprint " <b>{target.0}</b> "."</p>
-                <a class="button primary wide" href=addresses::blueprint(target)>{icon(Icon::Run)} "Watch progress"</a>
+                <a class="button primary wide" href=addresses::blueprint(target)>
+                    {icon(Icon::Run)} "Watch progress"
+                </a>
             }
             .into_any(),
             (ReviewState::Replaced, _) => match newer {
                 Some(newer) => view! {
-                    <p>"Gantry planned this change again on the current target. Verdicts on this review no longer count."</p>
-                    <a class="button primary wide" href=addresses::review(newer)>"Open review " {newer.0}</a>
+                    <p>
+                        "Gantry planned this change again on the current target. Verdicts on this \
+                         review no longer count."
+                    </p>
+                    <a class="button primary wide" href=addresses::review(newer)>
+                        "Open review " {newer.0}
+                    </a>
                 }
                 .into_any(),
                 None => view! {
-                    <p>"The proposal has a newer version, so verdicts on this review no longer count. The board shows the newest version."</p>
+                    <p>
+                        "The proposal has a newer version, so verdicts on this review no longer \
+                         count. The board shows the newest version."
+                    </p>
                     <a class="button wide" href=board>"Open the board"</a>
                 }
                 .into_any(),
             },
             (ReviewState::SentBack, _) => view! {
-                <p>"The base changed, and the same edits no longer make the same change. The review went back to its authors."</p>
+                <p>
+                    "The base changed, and the same edits no longer make the same change. The \
+                     review went back to its authors."
+                </p>
                 <a class="button wide" href=board>"Open the board"</a>
             }
             .into_any(),
@@ -155,7 +190,7 @@ fn Outcome(review: RwSignal<ReviewView>, begun: RwSignal<String>) -> impl IntoVi
         }
     };
     let text = begun.get_untracked();
-    let kept = (!text.is_empty()).then(|| {
+    let unsent_text = (!text.is_empty()).then(|| {
         view! {
             <div class="field">
                 <label for="begun">"Your unsent text"</label>
@@ -163,7 +198,7 @@ fn Outcome(review: RwSignal<ReviewView>, begun: RwSignal<String>) -> impl IntoVi
             </div>
         }
     });
-    view! { <div class="inside acts">{move || message()} {kept}</div> }.into_any()
+    view! { <div class="padded actions">{move || message()} {unsent_text}</div> }.into_any()
 }
 
 #[component]
@@ -171,35 +206,62 @@ fn CommitForm(feed: Feed<ReviewView>) -> impl IntoView {
     let review = feed.value();
     let commit = ServerAction::<Commit>::new();
     on_success(commit, move |_| feed.now());
-    let why_not = Memo::new(move |_| review.read().may_commit.reason().map(str::to_owned));
+    let refusal = Memo::new(move |_| review.read().may_commit.reason().map(str::to_owned));
     let to_type = Memo::new(move |_| review.read().type_to_commit.clone());
-    let off = move || why_not.read().is_some() || commit.pending().get();
+    let off = move || refusal.read().is_some() || commit.pending().get();
     view! {
-        <ActionForm action=commit attr:class="inside acts">
+        <ActionForm action=commit attr:class="padded actions">
             <input type="hidden" name="review" value=move || review.read().review.0.to_string()/>
             {move || {
                 to_type
                     .get()
-                    .filter(|_| why_not.read().is_none())
+                    .filter(|_| refusal.read().is_none())
                     .map(|name| {
                         view! {
                             <div class="field">
-                                <label for="commit-name">"This cannot be undone. Type " <b>{name.clone()}</b> " to commit"</label>
-                                <input class="input" id="commit-name" name="name" required autocomplete="off" spellcheck="false" pattern=escape_regex(&name) title=format!("Type exactly: {name}")/>
+                                <label for="commit-name">
+                                    "This cannot be undone. Type " <b>{name.clone()}</b>
+                                    " to commit"
+                                </label>
+                                <input
+                                    class="input"
+                                    id="commit-name"
+                                    name="name" required
+                                    autocomplete="off"
+                                    spellcheck="false"
+                                    pattern=escape_regex(&name)
+                                    title=format!("Type exactly: {name}")
+                                />
                             </div>
                         }
                     })
             }}
             <label class="choice">
                 <input type="checkbox" name="cancel" value="true" disabled=off/>
-                <span><b>"Cancel running steps that this change replaces"</b> " " <small>"Otherwise they finish. Their results are discarded either way."</small></span>
+                <span>
+                    <b>"Cancel running steps that this change replaces"</b> " "
+                    <small>"Otherwise they finish. Their results are discarded either way."</small>
+                </span>
             </label>
-            <button class="button primary wide" type="submit" disabled=off aria-describedby="why-not-commit">"Commit"</button>
-            <small class="muted" id="why-not-commit">{move || why_not.get()}</small>
+            <button
+                class="button primary wide"
+                type="submit"
+                disabled=off
+                aria-describedby="no-commit-reason"
+            >
+                "Commit"
+            </button>
+            <small class="muted" id="no-commit-reason">{move || refusal.get()}</small>
             <ProblemNotice problem=problem_of(commit)/>
             <EquivalentCommands of=move |typed: FormValues| {
                 let name = to_type.get().map(|name| typed.or("name", &name));
-                vec![api::calls::commit(review.read().review, name.as_deref(), typed.is_checked("cancel"))]
+                vec![
+                    api::calls::commit(
+                        review.read().review,
+                        name.as_deref(),
+                        typed.is_checked("cancel")
+                    )
+                ]
             }/>
         </ActionForm>
     }
@@ -220,9 +282,9 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
         begun.set(String::new());
         feed.now();
     });
-    let why_not = Memo::new(move |_| review.read().may_review.reason().map(str::to_owned));
+    let refusal = Memo::new(move |_| review.read().may_review.reason().map(str::to_owned));
     let (busy, problem) = (RwSignal::new(false), RwSignal::new(None::<Problem>));
-    let off = move || why_not.read().is_some() || give_verdict.pending().get() || busy.get();
+    let off = move || refusal.read().is_some() || give_verdict.pending().get() || busy.get();
     let needed = Memo::new(move |_| review.read().signature_needed);
     let may_sign = Memo::new(move |_| review.read().may_sign);
     let area = NodeRef::<html::Textarea>::new();
@@ -238,7 +300,7 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
         });
     };
     let mine = Memo::new(move |_| {
-        review.read().verdicts.iter().find(|verdict| verdict.counts && verdict.yours).cloned()
+        review.read().verdicts.iter().find(|verdict| verdict.counts && verdict.own).cloned()
     });
     let is_next = move || !off() && mine.read().is_none();
     let text = move || {
@@ -252,24 +314,49 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
         })
     };
     view! {
-        <ActionForm action=give_verdict attr:class="inside acts">
+        <ActionForm action=give_verdict attr:class="padded actions">
             <input type="hidden" name="review" value=move || review.read().review.0.to_string()/>
             <div class="field">
                 <label for="verdict-reason">"Your verdict"</label>
-                <textarea class="area" id="verdict-reason" name="reason" node_ref=area required maxlength=limits::VERDICT_REASON disabled=off placeholder="Reason (optional for an approval)" on:input=move |event| begun.set(event_target_value(&event))>
+                <textarea
+                    class="area"
+                    id="verdict-reason"
+                    name="reason"
+                    node_ref=area required
+                    maxlength=limits::VERDICT_REASON
+                    disabled=off
+                    placeholder="Reason (optional for an approval)"
+                    on:input=move |event| begun.set(event_target_value(&event))
+                >
                     {escape_textarea(reason)}
                 </textarea>
             </div>
             {move || text()}
             {move || {
                 let approve = move || view! {
-                    <button class="button wide" class:primary=move || is_next() && !needed.get() type="submit" name="kind" value="approve" formnovalidate disabled=move || off() || needed.get() aria-describedby="why-not-review">
+                    <button
+                        class="button wide"
+                        class:primary=move || is_next() && !needed.get()
+                        type="submit"
+                        name="kind"
+                        value="approve" formnovalidate
+                        disabled=move || off() || needed.get()
+                        aria-describedby="no-review-reason"
+                    >
                         {icon(Icon::Check)}
                         "Approve"
                     </button>
                 };
                 let signed = move || view! {
-                    <button class="button wide needs-scripts" class:primary=move || is_next() && needed.get() class:quiet=move || !needed.get() type="button" disabled=off aria-describedby="why-not-review" on:click=sign>
+                    <button
+                        class="button wide needs-scripts"
+                        class:primary=move || is_next() && needed.get()
+                        class:quiet=move || !needed.get()
+                        type="button"
+                        disabled=off
+                        aria-describedby="no-review-reason"
+                        on:click=sign
+                    >
                         {icon(Icon::Check)}
                         "Approve and sign"
                     </button>
@@ -279,23 +366,45 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
                     (false, true) => view! { {approve()} {signed()} }.into_any(),
                     (true, true) => view! {
                         {signed()}
-                        <p class="no-scripts muted">"Approvals of this change must be signed with a passkey, which requires JavaScript."</p>
+                        <p class="no-scripts muted">
+                            "Approvals of this change must be signed with a passkey, which \
+                             requires JavaScript."
+                        </p>
                     }
                     .into_any(),
                     (true, false) => view! {
                         {approve()}
-                        {why_not.read().is_none().then(|| view! {
-                            <p class="muted">"Approvals of this change must be signed, and you have no confirmed passkey. Register one in " <a href=format!("{}#{PASSKEYS_ID}", addresses::ACCOUNT)>"My account"</a> "."</p>
+                        {refusal.read().is_none().then(|| view! {
+                            <p class="muted">
+                                "Approvals of this change must be signed, and you have no \
+                                 confirmed passkey. Register one in "
+                                <a href=format!("{}#{PASSKEYS_ID}", addresses::ACCOUNT)>
+                                    "My account"
+                                </a>
+                                "."
+                            </p>
                         })}
                     }
                     .into_any(),
                 }
             }}
             <div class="buttons even">
-                <button class="button" type="submit" name="kind" value="request_changes" disabled=off>"Request changes"</button>
-                <button class="button danger" type="submit" name="kind" value="reject" disabled=off>"Reject"</button>
+                <button
+                    class="button"
+                    type="submit"
+                    name="kind"
+                    value="request_changes"
+                    disabled=off
+                >
+                    "Request changes"
+                </button>
+                <button class="button danger" type="submit" name="kind" value="reject" disabled=off>
+                    "Reject"
+                </button>
             </div>
-            <small class="muted" id="why-not-review">{move || why_not.get().map(|cause| sentence(&cause))}</small>
+            <small class="muted" id="no-review-reason">
+                {move || refusal.get().map(|cause| sentence(&capitalize(&cause)))}
+            </small>
             <ProblemNotice problem=problem_of(give_verdict)/>
             <ProblemNotice problem=problem/>
             <EquivalentCommands of=move |typed: FormValues| {
@@ -320,23 +429,9 @@ async fn approved(id: ReviewId, reason: String) -> ServerResult<()> {
     sign_verdict(id, VerdictKind::Approve, reason, signature).await
 }
 
-/// Turns a reason into a sentence.
-fn sentence(text: &str) -> String {
-    let mut chars = text.chars();
-    let first = chars.next().map(|c| c.to_uppercase().collect::<String>()).unwrap_or_default();
-    let end = if text.ends_with(['.', '!', '?']) { "" } else { "." };
-    format!("{first}{}{end}", chars.as_str())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn reason_becomes_a_sentence() {
-        assert_eq!(sentence("you wrote part of it"), "You wrote part of it.");
-        assert_eq!(sentence("Ask."), "Ask.");
-    }
 
     #[test]
     fn rule_text_splits_off_who_can_act() {

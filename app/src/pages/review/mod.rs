@@ -2,13 +2,13 @@
 
 mod changes;
 mod checks;
-pub(crate) mod discussion;
+mod discussion;
 mod effects;
 mod facts;
 mod files;
 mod gate;
 mod moved;
-pub(crate) mod noderole;
+mod noderole;
 mod planned;
 pub mod server_functions;
 mod viewed;
@@ -18,7 +18,9 @@ use std::future::ready;
 use std::sync::Arc;
 
 use api::live::Topic;
-use api::reviews::{ChangesSinceView, Discussion, ReviewState, ReviewView, ViewedChanges};
+use api::reviews::{
+    ChangesSinceView, Discussion, ReviewState, ReviewView, ReviewedNoderole, ViewedChanges,
+};
 use api::views::graph::GraphView;
 use engine::blueprint::Anchor;
 use engine::counting::many;
@@ -44,7 +46,26 @@ use crate::failure::{Failure, ServerResult};
 use crate::graph::Graph;
 use crate::graph::address::Address;
 use crate::live::{NOW, use_live};
-use crate::part;
+use crate::piece;
+
+piece::pieces! {
+    reviewed_noderole(first: ReviewedNoderole) noderole::opened(first);
+    review_details(
+        which: Detail,
+        review: RwSignal<ReviewView>,
+        report: Resource<ReportResult>
+    ) which.view(review, report);
+    review_discussion(
+        review: Feed<ReviewView>,
+        discussion: Feed<Discussion>,
+        about: Memo<Option<Anchor>>
+    ) discussion::discussion(review, discussion, about);
+    review_graph(
+        first: GraphView,
+        id: ReviewId,
+        address: Memo<Address>
+    ) graph_of(first, id, address);
+}
 
 /// A review, by the number in the address.
 #[component]
@@ -65,11 +86,13 @@ pub fn ReviewPage() -> impl IntoView {
     // Created here and not where it is displayed: see `Frame`.
     let graph = Resource::new(
         move || (id.get(), tab.get() == Tab::Graph),
-        move |(id, wanted)| {
+        move |(id, is_shown)| {
             let request = address.get_untracked().options;
             async move {
                 match id.parse::<ReviewId>() {
-                    Ok(id) if wanted => server_functions::review_graph(id, request).await.map(Some),
+                    Ok(id) if is_shown => {
+                        server_functions::review_graph(id, request).await.map(Some)
+                    }
                     _ => Ok(None),
                 }
             }
@@ -77,9 +100,9 @@ pub fn ReviewPage() -> impl IntoView {
     );
     let report = Resource::new(
         move || (id.get(), tab.get() == Tab::Checks),
-        |(id, wanted)| async move {
+        |(id, is_shown)| async move {
             match id.parse::<ReviewId>() {
-                Ok(id) if wanted => server_functions::review_report(id).await,
+                Ok(id) if is_shown => server_functions::review_report(id).await,
                 _ => Ok(None),
             }
         },
@@ -192,7 +215,7 @@ fn Details(
     review: RwSignal<ReviewView>,
     report: Resource<ReportResult>,
 ) -> impl IntoView {
-    loading_piece(move || Suspend::new(part::review_details::shown(which, review, report)))
+    loading_piece(move || Suspend::new(review_details::shown(which, review, report)))
 }
 
 /// A piece, and a text until it is loaded.
@@ -202,8 +225,12 @@ fn loading_piece<V: IntoView + 'static>(body: impl Fn() -> V + Send + Sync + 'st
         let body = body.clone();
         move || body()
     };
-    view! { <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{shown()}</Transition> }
-        .into_any()
+    view! {
+        <Transition fallback=|| view! { <p class="padded muted" role="status">"Loading"</p> }>
+            {shown()}
+        </Transition>
+    }
+    .into_any()
 }
 
 /// Whether an address opens the discussion.
@@ -232,7 +259,7 @@ fn Loaded(
     let begins = after.clone();
     let feed = Feed::new(first, move || server_functions::review(id, begins.clone()));
     let discussion = Feed::new(message, move || server_functions::discussion(id));
-    use_live().hear(
+    use_live().subscribe(
         vec![Topic::Review(id), Topic::Proposal(proposal), Topic::Blueprints],
         NOW,
         move |_| {
@@ -252,8 +279,11 @@ fn Loaded(
         Tab::Changes => {
             let difference = review.read_untracked().difference.clone();
             let pages = pages(&review.read_untracked(), after.is_some());
-            view! { <changes::Changes review difference comment_links=Some(comment_links) marks/> {pages} }
-                .into_any()
+            view! {
+                <changes::Changes review difference comment_links=Some(comment_links) marks/>
+                {pages}
+            }
+            .into_any()
         }
         Tab::Since => view! { <Since review since=since.get_value()/> }.into_any(),
         Tab::Graph => view! { <ChangeGraph id graph address/> }.into_any(),
@@ -261,8 +291,7 @@ fn Loaded(
         Tab::Waves => view! { <Details which=Detail::Waves review report/> }.into_any(),
         Tab::Checks => view! { <Details which=Detail::Checks review report/> }.into_any(),
         Tab::Discussion => {
-            let body =
-                move || Suspend::new(part::review_discussion::shown(feed, discussion, about));
+            let body = move || Suspend::new(review_discussion::shown(feed, discussion, about));
             loading_piece(body).into_any()
         }
     };
@@ -303,17 +332,23 @@ fn pages(review: &ReviewView, is_later: bool) -> AnyView {
     if review.more == 0 {
         return ().into_any();
     }
-    let (first, here) = (addresses::review(review.review), review.difference.documents().count());
+    let (first, shown) = (addresses::review(review.review), review.difference.documents().count());
     let next = review
         .next
         .as_ref()
         .map(|last| format!("{first}?after={}", addresses::encoded(&last.to_string())));
     view! {
         <nav class="pager card" aria-label="Pages of the changes">
-            {is_later.then(|| view! { <a class="button small" href=first.clone()>{icon(Icon::Up)} "First"</a> })}
-            <span class="muted">{many(here, "document")} " on this page, " {here + review.more} " in total"</span>
+            {is_later.then(|| view! {
+                <a class="button small" href=first.clone()>{icon(Icon::Up)} "First"</a>
+            })}
+            <span class="muted">
+                {many(shown, "document")} " on this page, " {shown + review.more} " in total"
+            </span>
             <span class="grow"></span>
-            {next.map(|next| view! { <a class="button small" href=next>"Next" {icon(Icon::Right)}</a> })}
+            {next.map(|next| view! {
+                <a class="button small" href=next>"Next" {icon(Icon::Right)}</a>
+            })}
         </nav>
     }
     .into_any()
@@ -340,7 +375,10 @@ fn since_notice(id: ReviewId, since: &ChangesSinceView) -> impl IntoView + use<>
         <div class="notice" data-state="todo" role="status">
             {icon(Icon::Rerun)}
             <div>
-                <b>"You viewed " <a href=addresses::review(before)>"review " {before.0}</a> " of this change before"</b>
+                <b>
+                    "You viewed " <a href=addresses::review(before)>"review " {before.0}</a>
+                    " of this change before"
+                </b>
                 <p>{text} " " <a href=link data-noscroll>"Show the differences"</a></p>
             </div>
         </div>
@@ -350,13 +388,31 @@ fn since_notice(id: ReviewId, since: &ChangesSinceView) -> impl IntoView + use<>
 #[component]
 fn Since(review: RwSignal<ReviewView>, since: ChangesSinceView) -> impl IntoView {
     if since.difference.is_empty() {
-        return view! { <p class="card inside muted">"The effect is the same as in the version that you viewed before."</p> }.into_any();
+        return view! {
+            <p class="card padded muted">
+                "The effect is the same as in the version that you viewed before."
+            </p>
+        }
+        .into_any();
     }
     let more = (since.more > 0).then(|| {
-        view! { <p class="card inside muted">"Not shown: " {many(since.more, "document")} ". See " <code>"/api/v1/reviews/"{since.review.0}"/since"</code> "."</p> }
+        view! {
+            <p class="card padded muted">
+                "Not shown: " {many(since.more, "document")} ". See "
+                <code>"/api/v1/reviews/" {since.review.0} "/since"</code> "."
+            </p>
+        }
     });
-    view! { <changes::Changes review difference=since.difference noderoles=since.noderoles versions=(since.contents, since.pins) comment_links=None/> {more} }
-        .into_any()
+    view! {
+        <changes::Changes review
+            difference=since.difference
+            noderoles=since.noderoles
+            versions=(since.contents, since.pins)
+            comment_links=None
+        />
+        {more}
+    }
+    .into_any()
 }
 
 type GraphResult = ServerResult<Option<GraphView>>;
@@ -370,12 +426,12 @@ fn ChangeGraph(
 ) -> impl IntoView {
     let show = move |found: Option<GraphView>| async move {
         match found {
-            Some(first) => part::review_graph::shown(first, id, address).await,
+            Some(first) => review_graph::shown(first, id, address).await,
             None => ().into_any(),
         }
     };
-    let say = |problem| ready(view! { <ProblemNotice problem=Some(problem)/> }.into_any());
-    load_part(graph, loading_text, show, say)
+    let show_error = |problem| ready(view! { <ProblemNotice problem=Some(problem)/> }.into_any());
+    load_part(graph, loading_text, show, show_error)
 }
 
 /// The graph, once it is loaded.
@@ -385,7 +441,9 @@ pub(crate) fn graph_of(first: GraphView, id: ReviewId, address: Memo<Address>) -
     });
     view! {
         <Graph feed address/>
-        <EquivalentCommands of=move |_: FormValues| vec![api::calls::review_graph(id, &address.read().options)]/>
+        <EquivalentCommands
+            of=move |_: FormValues| vec![api::calls::review_graph(id, &address.read().options)]
+        />
     }
 }
 
@@ -444,10 +502,15 @@ fn Head(review: RwSignal<ReviewView>) -> impl IntoView {
             <div>
                 <div class="muted">
                     "Review " {move || review.read().review.0} " · "
-                    <code title=move || format!("Hash of the change: {}\nHash of its effects: {}", review.read().change_hash, review.read().effects_hash)>
+                    <code
+                        title=move || format!("Hash of the change: {}\nHash of its effects: \
+                            {}", review.read().change_hash, review.read().effects_hash)
+                    >
                         {move || review.read().change_hash.chars().take(8).collect::<String>()}
                     </code>
-                    " on blueprint " {move || review.read().parent.0} " · by " {move || review.read().authors.join(", ")} ", "
+                    " on blueprint " {move || review.read().parent.0} " · by " {
+                        move || review.read().authors.join(", ")
+                    } ", "
                     {move || view! { <TimeText at=review.read().at/> }}
                 </div>
                 <h1>
@@ -457,18 +520,28 @@ fn Head(review: RwSignal<ReviewView>) -> impl IntoView {
                 </h1>
             </div>
             <div class="buttons">
-                {move || review.read().node.clone().map(|node| view! { <span class="pill flat">"node " {node} " only"</span> })}
+                {move || review.read().fqdn.clone().map(|node| view! {
+                    <span class="pill flat">"node " {node} " only"</span>
+                })}
                 {move || risks()}
-                <a class="button small" href=board>{icon(Icon::Deployments)} {move || review.read().deployment.to_string()}</a>
+                <a class="button small" href=board>
+                    {icon(Icon::Deployments)} {move || review.read().deployment.to_string()}
+                </a>
             </div>
         </div>
-        <EquivalentCommands of=move |_: FormValues| vec![api::calls::show_review(review.read().review)]/>
+        <EquivalentCommands
+            of=move |_: FormValues| vec![api::calls::show_review(review.read().review)]
+        />
         {move || (review.read().state == ReviewState::Stale).then(|| view! {
             <div class="notice" data-state="warn" role="status">
                 {icon(Icon::Warn)}
                 <div>
                     <b>"Planned on an older state"</b>
-                    <p>"The base of this review changed, and the gate names the change. After another commit, Gantry plans the review again automatically. Otherwise an author must submit it again on the board."</p>
+                    <p>
+                        "The base of this review changed, and the gate names the change. After \
+                         another commit, Gantry plans the review again automatically. Otherwise an \
+                         author must submit it again on the board."
+                    </p>
                 </div>
             </div>
         })}
@@ -482,10 +555,15 @@ fn risk_pill(risk: Risk) -> impl IntoView {
         Risk::Rerun => "runs again",
         Risk::Removal => "removes",
         Risk::Move => "moves",
-        Risk::Halt => "switches off",
+        Risk::Halt => "turns off",
         Risk::Secret => "secrets",
         Risk::Connection => "changes a connection",
     };
     let color = if risk == Risk::Rerun { "todo" } else { "warn" };
-    view! { <span class="pill" data-state=color>{icon(if risk == Risk::Rerun { Icon::Rerun } else { Icon::Warn })} {word}</span> }.into_any()
+    view! {
+        <span class="pill" data-state=color>
+            {icon(if risk == Risk::Rerun { Icon::Rerun } else { Icon::Warn })} {word}
+        </span>
+    }
+    .into_any()
 }

@@ -41,7 +41,10 @@ fn gone(replanned: &Replanned) -> AnyView {
                     {icon(Icon::Rerun)}
                     <div>
                         <b>"The base changed: planned again as " {link(after)} ", " {text}</b>
-                        <p>"Changed since: " {replanned.moved.join(", ")} ". Verdicts on this review do not count there."</p>
+                        <p>
+                            "Changed since: " {replanned.moved.join(", ")}
+                            ". Verdicts on this review do not count there."
+                        </p>
                     </div>
                 </div>
             }
@@ -66,7 +69,10 @@ pub(crate) fn reasons(replanned: &Replanned) -> AnyView {
         view! { <li><b>{finding.at.clone()}</b> ": " {finding.detail.clone()}</li> }
     };
     view! {
-        <p>"Changed since: " {replanned.moved.join(", ")} ". An author checks the change, edits it if necessary, and submits it again."</p>
+        <p>
+            "Changed since: " {replanned.moved.join(", ")}
+            ". An author checks the change, edits it if necessary, and submits it again."
+        </p>
         <ul>{replanned.refused.iter().map(line).collect_view()}</ul>
     }
     .into_any()
@@ -74,25 +80,36 @@ pub(crate) fn reasons(replanned: &Replanned) -> AnyView {
 
 /// The notice on the new review: whether its effect is the same.
 fn reset_on_success(review: RwSignal<ReviewView>, replanned: Replanned) -> AnyView {
-    let dropped = (!replanned.dropped.is_empty())
-        .then(|| format!(" Verdicts that do not count here: {}.", replanned.dropped.join(", ")));
-    let what =
+    let dropped = (!replanned.voided_verdicts.is_empty()).then(|| {
+        format!(" Verdicts that do not count here: {}.", replanned.voided_verdicts.join(", "))
+    });
+    let change =
         if replanned.same_effect { "the effect is the same" } else { "the effect is different" };
     let effect_changes = replanned.effect_changes;
     let differs = !effect_changes.is_empty();
     let risks = (!replanned.same_effect && !differs)
         .then_some(" The same values change, but the risks are different. See the risks above.");
     view! {
-        <div class="notice" data-state=if replanned.same_effect { "todo" } else { "warn" } role="status">
+        <div
+            class="notice"
+            data-state=if replanned.same_effect { "todo" } else { "warn" }
+            role="status"
+        >
             {icon(Icon::Rerun)}
             <div>
-                <b>"The base changed: " {what}</b>
-                <p>"Planned again from " {link(replanned.before)} ". Changed since: " {replanned.moved.join(", ")} "." {risks} {dropped}</p>
+                <b>"The base changed: " {change}</b>
+                <p>
+                    "Planned again from " {link(replanned.before)} ". Changed since: "
+                    {replanned.moved.join(", ")} "." {risks} {dropped}
+                </p>
             </div>
         </div>
         {differs.then(|| view! {
             <details class="card shift" open>
-                <summary>"Differences from " {format!("review {}", replanned.before.0)} {icon(Icon::Right)}</summary>
+                <summary>
+                    "Differences from " {format!("review {}", replanned.before.0)}
+                    {icon(Icon::Right)}
+                </summary>
                 {side(review, "Previous change", effect_changes.before)}
                 {side(review, "Current change", effect_changes.after)}
             </details>
@@ -103,9 +120,15 @@ fn reset_on_success(review: RwSignal<ReviewView>, replanned: Replanned) -> AnyVi
 
 fn side(review: RwSignal<ReviewView>, title: &'static str, difference: Difference) -> AnyView {
     if difference.is_empty() {
-        return view! { <section class="inside"><h3>{title}</h3><p class="muted">"None."</p></section> }
-            .into_any();
+        return view! {
+            <section class="padded"><h3>{title}</h3> <p class="muted">"None."</p></section>
+        }
+        .into_any();
     }
-    view! { <section class="inside" aria-label=title><h3>{title}</h3><changes::Changes review difference comment_links=None/></section> }
-        .into_any()
+    view! {
+        <section class="padded" aria-label=title>
+            <h3>{title}</h3> <changes::Changes review difference comment_links=None/>
+        </section>
+    }
+    .into_any()
 }

@@ -11,7 +11,6 @@ use wasm_bindgen::JsCast;
 use super::server_functions::reviewed_noderole;
 use crate::addresses;
 use crate::components::{Feed, ProblemNotice};
-use crate::part;
 
 /// The closed section in the row of a noderole.
 pub(super) fn section(review: ReviewId, node: NodeId, key: NoderoleKey) -> AnyView {
@@ -34,7 +33,7 @@ pub(super) fn section(review: ReviewId, node: NodeId, key: NoderoleKey) -> AnyVi
                 <Transition fallback=|| view! { <p class="muted" role="status">"Loading"</p> }>
                     {
                         let first = first.clone();
-                        move || Suspend::new(part::reviewed_noderole::shown(first.clone()))
+                        move || Suspend::new(super::reviewed_noderole::shown(first.clone()))
                     }
                 </Transition>
             }
@@ -54,12 +53,17 @@ pub(super) fn section(review: ReviewId, node: NodeId, key: NoderoleKey) -> AnyVi
 /// The content of an opened section.
 pub(crate) fn opened(first: ReviewedNoderole) -> AnyView {
     let left_out = first.all - first.values.len();
-    let ReviewedNoderole { values, scripts, more_scripts, .. } = first;
+    let ReviewedNoderole { values, check, scripts, more_scripts, .. } = first;
     let table = match values.is_empty() {
         true => view! { <p class="muted">"No values."</p> }.into_any(),
         false => view! {
-            <table class="table folds">
-                <thead><tr><th scope="col">"Path"</th><th scope="col">"Value"</th><th scope="col">"Source"</th></tr></thead>
+            <table class="table responsive">
+                <thead>
+                    <tr>
+                        <th scope="col">"Path"</th> <th scope="col">"Value"</th>
+                        <th scope="col">"Source"</th>
+                    </tr>
+                </thead>
                 <tbody>{values.into_iter().map(value_row).collect_view()}</tbody>
             </table>
         }
@@ -71,11 +75,16 @@ pub(crate) fn opened(first: ReviewedNoderole) -> AnyView {
     view! {
         <h4>"Effective values"</h4>
         {table}
-        {(left_out > 0).then(|| view! { <p class="muted">{many(left_out, "more value")} " not shown."</p> })}
+        {(left_out > 0).then(|| view! {
+            <p class="muted">{many(left_out, "more value")} " not shown."</p>
+        })}
+        {check.map(|check| view! { <p>"Check: " {check}</p> })}
         <h4>"Scripts"</h4>
         {none}
         {scripts.into_iter().map(script).collect_view()}
-        {(more_scripts > 0).then(|| view! { <p class="muted">{many(more_scripts, "more script")} " not shown."</p> })}
+        {(more_scripts > 0).then(|| view! {
+            <p class="muted">{many(more_scripts, "more script")} " not shown."</p>
+        })}
     }
     .into_any()
 }
@@ -85,8 +94,12 @@ fn value_row(value: ReviewedValue) -> impl IntoView {
     let shown = match changed {
         false => view! { <code>{after.or(before)}</code> }.into_any(),
         true => view! {
-            {before.map(|old| view! { <del><span class="unseen">"before: "</span>{old}</del> " " })}
-            {after.map(|new| view! { <ins><span class="unseen">"after: "</span>{new}</ins> })}
+            {before.map(|old| view! {
+                <del><span class="visually-hidden">"before: "</span> {old}</del> " "
+            })}
+            {after.map(|new| view! {
+                <ins><span class="visually-hidden">"after: "</span> {new}</ins>
+            })}
         }
         .into_any(),
     };
@@ -102,7 +115,11 @@ fn value_row(value: ReviewedValue) -> impl IntoView {
 fn script(script: ReviewedScript) -> impl IntoView {
     let ReviewedScript { name, action, hash, text } = script;
     let label = format!("Text of {name}");
-    let whole = view! { <a class="whole" href=addresses::script(hash) target="_blank" rel="noopener">"Full file"</a> };
+    let whole = view! {
+        <a class="full-file" href=addresses::script(hash) target="_blank" rel="noopener">
+            "Full file"
+        </a>
+    };
     let action = (!action.is_run()).then(|| format!(" ({action})"));
     let text = match text {
         Some(text) => {

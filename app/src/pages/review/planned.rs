@@ -1,4 +1,4 @@
-//! The planner's report, stage by stage: did, will do, waiting on, blocked by.
+//! The planner's report, stage by stage: results, effects, waiting on, blocked by.
 
 use std::future::ready;
 
@@ -20,17 +20,22 @@ pub(super) fn Planned(report: Resource<ReportResult>) -> impl IntoView {
                 view! { <ol class="stages">{stages}</ol> }.into_any()
             }
             None => view! {
-                <p class="inside muted">"The plan report is available only for the newest version of an open proposal."</p>
+                <p class="padded muted">
+                    "The plan report is available only for the newest version of an open proposal."
+                </p>
             }
             .into_any(),
         })
     };
-    let say = |problem| ready(view! { <ProblemNotice problem=Some(problem)/> }.into_any());
+    let show_error = |problem| ready(view! { <ProblemNotice problem=Some(problem)/> }.into_any());
     view! {
         <section class="card" aria-label="Plan report">
             <details>
-                <summary class="inside"><h2>"Plan report"</h2> <span class="muted">"on the current target, stage by stage"</span></summary>
-                {load_part(report, loading_text, show, say)}
+                <summary class="padded">
+                    <h2>"Plan report"</h2>
+                    <span class="muted">"on the current target, stage by stage"</span>
+                </summary>
+                {load_part(report, loading_text, show, show_error)}
             </details>
         </section>
     }
@@ -48,8 +53,8 @@ fn stage(found: StageReport) -> impl IntoView {
         Stage::Lint => "Lint",
     };
     let parts = [
-        ("did", "blocked", Icon::Check, found.did),
-        ("will do", "proposed", Icon::Plus, found.will_do),
+        ("results", "blocked", Icon::Check, found.results),
+        ("effects", "proposed", Icon::Plus, found.effects),
         ("waiting on", "todo", Icon::Queued, found.waiting_on),
         ("blocked by", "error", Icon::Blocked, found.blocked_by),
     ];
@@ -71,8 +76,8 @@ fn line(line: Line) -> impl IntoView {
     let more =
         if line.more_edits > 0 { format!(" and {} more", line.more_edits) } else { String::new() };
     let edits = (!edits.is_empty()).then(|| format!(" · edits: {}{more}", edits.join(", ")));
-    let about = line.about.len() + line.more;
+    let about = line.subjects.len() + line.more;
     let about = (about > 0).then(|| format!(" · objects: {about}"));
-    view! { <li>{line.what} " " <span class="muted">{line.evidence} {edits} {about}</span></li> }
+    view! { <li>{line.text} " " <span class="muted">{line.evidence} {edits} {about}</span></li> }
         .into_any()
 }

@@ -8,7 +8,7 @@ use api::views::graph::{GraphOptions, GraphView};
 #[cfg(feature = "ssr")]
 use control::people::Permission;
 #[cfg(feature = "ssr")]
-use control::{MissingVertex, ToCommit};
+use control::{CommitInput, MissingVertex};
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
@@ -29,7 +29,13 @@ pub async fn review(id: ReviewId, after: Option<Anchor>) -> ServerResult<ReviewV
     answer(review.page(after.as_ref(), MAX_DOCUMENTS)).await
 }
 
-#[server(name = ReadReviewGraph, prefix = "/call", endpoint = "review_graph", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadReviewGraph,
+    prefix = "/call",
+    endpoint = "review_graph",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn review_graph(id: ReviewId, options: GraphOptions) -> ServerResult<GraphView> {
     let (request, actor) = signed_in()?;
     answer(request.control.review_graph(&actor, id, &options, MissingVertex::Note).await).await
@@ -43,7 +49,13 @@ pub async fn review_report(id: ReviewId) -> ServerResult<Option<Report>> {
 }
 
 /// The values and scripts of a noderole in a review.
-#[server(name = ReadReviewedNoderole, prefix = "/call", endpoint = "reviewed_noderole", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadReviewedNoderole,
+    prefix = "/call",
+    endpoint = "reviewed_noderole",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn reviewed_noderole(
     id: ReviewId,
     node: NodeId,
@@ -53,14 +65,26 @@ pub async fn reviewed_noderole(
     answer(request.control.reviewed_noderole(&actor, id, node, &noderole).await).await
 }
 
-#[server(name = ReadDiscussion, prefix = "/call", endpoint = "discussion", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadDiscussion,
+    prefix = "/call",
+    endpoint = "discussion",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn discussion(id: ReviewId) -> ServerResult<Discussion> {
     let (request, actor) = signed_in()?;
     answer(request.control.discussion(&actor, id).await).await
 }
 
 /// The changes since this person last viewed the review.
-#[server(name = ReadChangesSinceView, prefix = "/call", endpoint = "changes_since_view", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadChangesSinceView,
+    prefix = "/call",
+    endpoint = "changes_since_view",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn changes_since_view(id: ReviewId) -> ServerResult<ChangesSinceView> {
     let (request, actor) = signed_in()?;
     let changes = answer(request.control.changes_since_view(&actor, id).await).await?;
@@ -68,14 +92,26 @@ pub async fn changes_since_view(id: ReviewId) -> ServerResult<ChangesSinceView> 
 }
 
 /// Records that this person viewed the review.
-#[server(name = RecordView, prefix = "/call", endpoint = "record_view", input = AsJson, output = AsJson)]
+#[server(
+    name = RecordView,
+    prefix = "/call",
+    endpoint = "record_view",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn record_view(id: ReviewId) -> ServerResult<()> {
     let (request, actor) = signed_in()?;
     answer(request.control.record_view(&actor, id).await).await
 }
 
 /// How many of the changes this person has viewed.
-#[server(name = ReadViewedChanges, prefix = "/call", endpoint = "viewed_changes", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadViewedChanges,
+    prefix = "/call",
+    endpoint = "viewed_changes",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn viewed_changes(id: ReviewId) -> ServerResult<ViewedChanges> {
     let (request, actor) = signed_in()?;
     answer(request.control.viewed_changes(&actor, id).await).await
@@ -124,7 +160,13 @@ pub async fn give_verdict(review: ReviewId, kind: VerdictKind, reason: String) -
 }
 
 /// The challenge that the browser signs for a verdict.
-#[server(name = VerdictOptions, prefix = "/call", endpoint = "verdict-options", input = AsJson, output = AsJson)]
+#[server(
+    name = VerdictOptions,
+    prefix = "/call",
+    endpoint = "verdict-options",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn verdict_options(
     review: ReviewId,
     kind: VerdictKind,
@@ -137,7 +179,13 @@ pub async fn verdict_options(
 }
 
 /// Gives a verdict that is signed with a passkey.
-#[server(name = SignVerdict, prefix = "/call", endpoint = "sign-verdict", input = AsJson, output = AsJson)]
+#[server(
+    name = SignVerdict,
+    prefix = "/call",
+    endpoint = "sign-verdict",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn sign_verdict(
     review: ReviewId,
     kind: VerdictKind,
@@ -159,7 +207,7 @@ pub async fn commit(
     let (request, actor) = signed_in()?;
     let typed = (!name.is_empty()).then_some(name);
     let committed =
-        answer(request.control.commit(&actor, ToCommit { review, typed, cancel }).await).await?;
+        answer(request.control.commit(&actor, CommitInput { review, typed, cancel }).await).await?;
     leptos_axum::redirect(&crate::addresses::blueprint(committed));
     Ok(committed)
 }

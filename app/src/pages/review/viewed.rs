@@ -1,4 +1,4 @@
-//! Records which changes a reader has viewed. A card counts as viewed when all its documents do.
+//! Records which changes a reader has viewed. A change counts as viewed when all its documents do.
 //!
 //! Expanding a card is not enough: the whole card must have been visible. Each of its parts ends in
 //! an [`end`]. The card is recorded when each `end` has been in the window. Collapsed or
@@ -107,16 +107,25 @@ pub(super) fn seen(marks: Marks, is_part: bool) -> impl IntoView {
     let text = move || {
         let (seen, all) = marks.seen();
         match all - seen {
-            0 => view! { "viewed all " <b class="num">{all}</b> {either(all, " card ", " cards ")} {of} }
-                .into_any(),
-            _ => {
-                view! { "viewed " <b class="num">{seen}</b> " of " <b class="num">{all}</b> {either(all, " card ", " cards ")} {of} }.into_any()
+            0 => view! {
+                "viewed all " <b class="num">{all}</b> {either(all, " change ", " changes ")} {of}
             }
+            .into_any(),
+            _ => view! {
+                "viewed " <b class="num">{seen}</b> " of " <b class="num">{all}</b>
+                {either(all, " change ", " changes ")} {of}
+            }
+            .into_any(),
         }
     };
-    let title = "A card counts as viewed once you scroll to its end with every section expanded. Views of the same card in an earlier version count, too.";
-    view! { <span class="muted seen" title=title><span class="unseen">"You have "</span>{move || text()}</span> }
-        .into_any()
+    let title = "A change counts as viewed once you scroll to its end with every section expanded. \
+        Views of the same change in an earlier version count, too.";
+    view! {
+        <span class="muted viewed-count" title=title>
+            <span class="visually-hidden">"You have "</span> {move || text()}
+        </span>
+    }
+    .into_any()
 }
 
 /// A button that expands every card. Cards then count once they were visible.
@@ -126,8 +135,17 @@ pub(super) fn expand_all_button(marks: Marks) -> impl IntoView {
         seen < all
     };
     view! {
-        <small class="muted">"A card counts as viewed once you scroll to its end with every section expanded."</small>
-        <button class="button small scripted" type="button" hidden=move || !some_left() on:click=move |_| marks.all.set(true)>"Expand all cards"</button>
+        <small class="muted">
+            "A change counts as viewed once you scroll to its end with every section expanded."
+        </small>
+        <button
+            class="button small after-hydration"
+            type="button"
+            hidden=move || !some_left()
+            on:click=move |_| marks.all.set(true)
+        >
+            "Expand all changes"
+        </button>
     }
     .into_any()
 }
@@ -135,10 +153,10 @@ pub(super) fn expand_all_button(marks: Marks) -> impl IntoView {
 /// Shows whether a card was viewed. Without JavaScript, it is a button.
 pub(super) fn mark(marks: Option<Marks>, card: &[Anchor]) -> AnyView {
     let Some(marks) = marks else { return ().into_any() };
-    let held = StoredValue::new(card.to_vec());
+    let stored = StoredValue::new(card.to_vec());
     let state = Memo::new(move |_| {
         let opened = marks.opened.read();
-        held.with_value(|card| {
+        stored.with_value(|card| {
             let is_opened = card.iter().all(|anchor| opened.viewed.contains(anchor));
             (is_opened, card.iter().any(|anchor| opened.outdated.contains(anchor)))
         })
@@ -157,7 +175,7 @@ pub(super) fn mark(marks: Option<Marks>, card: &[Anchor]) -> AnyView {
     let path = MarkViewed::PATH;
     view! {
         {move || word()}
-        <form class="unscripted" method="post" action=path hidden=move || state.get().0>
+        <form class="before-hydration" method="post" action=path hidden=move || state.get().0>
             <input type="hidden" name="review" value=marks.review.to_string()/>
             <input type="hidden" name="anchors" value=anchors/>
             <button class="button small" type="submit">"Mark as viewed"</button>
@@ -177,11 +195,11 @@ pub(super) fn fold(
 ) -> AnyView {
     let Some(marks) = marks else { return inside };
     let details = NodeRef::<html::Details>::new();
-    let held = StoredValue::new(card);
+    let stored = StoredValue::new(card);
     Effect::new(move |_| {
         if let Some(details) = details.get() {
             watch(&details, move || {
-                held.try_with_value(|card| marks.mark(card));
+                stored.try_with_value(|card| marks.mark(card));
             });
         }
     });
@@ -229,7 +247,7 @@ fn query_all(card: &web_sys::Element, selector: &str) -> Vec<web_sys::Element> {
 fn watch(details: &web_sys::Element, seen: impl Fn() + 'static) {
     let ends = query_all(&enclosing_card(details), ".end");
     let left = Cell::new(ends.len());
-    let look = move |entries: js_sys::Array, observer: web_sys::IntersectionObserver| {
+    let callback = move |entries: js_sys::Array, observer: web_sys::IntersectionObserver| {
         for entry in
             entries.iter().map(JsCast::unchecked_into::<web_sys::IntersectionObserverEntry>)
         {
@@ -242,10 +260,10 @@ fn watch(details: &web_sys::Element, seen: impl Fn() + 'static) {
             }
         }
     };
-    let look =
-        Closure::<dyn Fn(js_sys::Array, web_sys::IntersectionObserver)>::new(look).into_js_value();
+    let callback = Closure::<dyn Fn(js_sys::Array, web_sys::IntersectionObserver)>::new(callback)
+        .into_js_value();
     // A browser without `IntersectionObserver` records nothing.
-    let Ok(observer) = web_sys::IntersectionObserver::new(look.unchecked_ref()) else { return };
+    let Ok(observer) = web_sys::IntersectionObserver::new(callback.unchecked_ref()) else { return };
     ends.iter().for_each(|end| observer.observe(end));
     let observer = StoredValue::new_local(observer);
     on_cleanup(move || {

@@ -4,13 +4,16 @@
 use std::borrow::Cow;
 
 use engine::blueprint::Impact;
-use engine::blueprint::impact::{Wave, WaveGroup};
+use engine::blueprint::impact::{Downstream, Wave, WaveGroup};
 use engine::cluster::phantom;
 use engine::counting::many;
 use leptos::prelude::*;
 
 use crate::components::badge::action_pill;
 use crate::components::{Icon, icon};
+
+/// The number of names of a group that runs after the waves. The tab *Effects* has all.
+const MAX_NAMED: usize = 24;
 
 #[component]
 pub(super) fn Waves(found: Memo<Impact>) -> impl IntoView {
@@ -28,14 +31,46 @@ pub(super) fn Waves(found: Memo<Impact>) -> impl IntoView {
         <section class="card" aria-label="Waves">
             <header>
                 <h2>"Waves"</h2>
-                <span class="muted">"steps of a wave run together if their dependencies, concurrency groups and nodes allow it"</span>
+                <span class="muted">
+                    "steps of a wave run together if their dependencies, concurrency groups and \
+                     nodes allow it"
+                </span>
             </header>
-            {move || found.read().waves.is_empty().then(|| view! { <p class="inside muted">"Nothing runs."</p> })}
+            {move || is_empty(&found.read()).then(|| view! {
+                <p class="padded muted">"Nothing runs."</p>
+            })}
             <ol class="waves">{move || list()}</ol>
             {more}
+            {move || follow_ups(&found.read())}
         </section>
     }
     .into_any()
+}
+
+fn is_empty(found: &Impact) -> bool {
+    found.waves.is_empty() && found.follow_ups().next().is_none()
+}
+
+/// The noderoles that run after the waves because of the outputs and members of others.
+fn follow_ups(found: &Impact) -> Option<AnyView> {
+    let group = |group: &Downstream| {
+        let (all, place) = (many(group.noderoles.count, "noderole"), &group.deployment);
+        let names: Vec<String> =
+            group.noderoles.first.iter().take(MAX_NAMED).map(ToString::to_string).collect();
+        let names = match group.noderoles.count - names.len() {
+            0 => names.join(", "),
+            more => format!("{} and {more} more", names.join(", ")),
+        };
+        view! { <li><b>{all}</b> <span class="muted">{format!(" in {place}: {names}")}</span></li> }
+    };
+    let groups: Vec<_> = found.follow_ups().map(group).collect();
+    (!groups.is_empty()).then(|| {
+        view! {
+            <h3 class="padded">"Then, if their input changes"</h3>
+            <ul class="waves">{groups}</ul>
+        }
+        .into_any()
+    })
 }
 
 fn wave_line(wave: &Wave, most: usize) -> AnyView {
@@ -56,7 +91,9 @@ fn wave_line(wave: &Wave, most: usize) -> AnyView {
         <li>
             <div class="wave-head">
                 <b class="num">{title}</b>
-                <svg class="bar" aria-hidden="true"><rect x="0" y="0" height="100%" width=format!("{share}%")></rect></svg>
+                <svg class="bar" aria-hidden="true">
+                    <rect x="0" y="0" height="100%" width=format!("{share}%")></rect>
+                </svg>
                 <span class="muted num">{count}</span>
             </div>
             <ul>{wave.groups.iter().map(group_line).collect_view()}</ul>
@@ -94,7 +131,11 @@ fn group_line(group: &WaveGroup) -> AnyView {
                     {action_pill(&group.action)}
                     <span class="muted">{place}</span>
                     {pace.map(|pace| view! { <span class="pill flat">{pace}</span> })}
-                    {group.destructive.then(|| view! { <span class="pill" data-state="error">{icon(Icon::Delete)} "destroys data"</span> })}
+                    {group.destructive.then(|| view! {
+                        <span class="pill" data-state="error">
+                            {icon(Icon::Delete)} "destroys data"
+                        </span>
+                    })}
                 </summary>
                 <p class="muted">{nodes}</p>
             </details>

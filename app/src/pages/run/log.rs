@@ -117,7 +117,7 @@ impl Log {
     }
 
     /// Handles an event with the log's length and the run's state.
-    pub(super) fn hear(self, bytes: i64, state: RunState) {
+    pub(super) fn on_event(self, bytes: i64, state: RunState) {
         let ended = !matches!(state, RunState::Queued | RunState::Running);
         if bytes > self.next.get_untracked() || (ended && !self.complete.get_untracked()) {
             self.pull();
@@ -144,7 +144,7 @@ impl Log {
             let answer = server_functions::log(self.run, from).await;
             let Some(now) = self.span.try_get_value() else { return };
             let mut again = false;
-            self.fetch_state.try_update_value(|way| again = std::mem::take(way).1);
+            self.fetch_state.try_update_value(|state| again = std::mem::take(state).1);
             match answer {
                 // The response for an earlier span.
                 Ok(_) if now != span => self.pull(),
@@ -245,12 +245,12 @@ impl Log {
 }
 
 /// Whether a line contains a text.
-fn has(line: &str, wanted: &str, ignore_case: bool) -> bool {
-    !wanted.is_empty()
+fn has(line: &str, pattern: &str, ignore_case: bool) -> bool {
+    !pattern.is_empty()
         && if ignore_case {
-            line.to_lowercase().contains(&wanted.to_lowercase())
+            line.to_lowercase().contains(&pattern.to_lowercase())
         } else {
-            line.contains(wanted)
+            line.contains(pattern)
         }
 }
 
@@ -274,18 +274,26 @@ struct LogViewState {
 
 #[component]
 pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
-    let look = LogViewState {
+    let view_state = LogViewState {
         follow: RwSignal::new(is_open.get_untracked()),
         wrap: RwSignal::new(true),
         search: Search::of(log.run),
         view: NodeRef::new(),
     };
-    follow_end(log, look);
+    follow_end(log, view_state);
     poll_while_not_live(log, is_open);
     let blocks = move || log.blocks.get();
     let block = move |block: Block| {
         let lines = block.lines;
-        view! { <div class="block"><For each=move || lines.get() key=|line| line.offset children=move |line| line_view(line, look)/></div> }
+        view! {
+            <div class="block">
+                <For
+                    each=move || lines.get()
+                    key=|line| line.offset
+                    children=move |line| line_view(line, view_state)
+                />
+            </div>
+        }
     };
     let is_empty = move || log.blocks.read().is_empty() && log.begun.read().is_none();
     let front = move || {
@@ -293,7 +301,13 @@ pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
             view! {
                 <p class="note">
                     {bytes(log.first.get())} " of earlier output. "
-                    <button class="button small needs-scripts" type="button" on:click=move |_| log.fetch_earlier(look.view)>"Show earlier lines"</button>
+                    <button
+                        class="button small needs-scripts"
+                        type="button"
+                        on:click=move |_| log.fetch_earlier(view_state.view)
+                    >
+                        "Show earlier lines"
+                    </button>
                 </p>
             }
         })
@@ -302,9 +316,21 @@ pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
         (!log.attached.get()).then(|| {
             view! {
                 <p class="note">
-                    <button class="button small needs-scripts" type="button" on:click=move |_| log.fetch_queued()>"Show later lines"</button>
+                    <button
+                        class="button small needs-scripts"
+                        type="button"
+                        on:click=move |_| log.fetch_queued()
+                    >
+                        "Show later lines"
+                    </button>
                     " "
-                    <button class="button small needs-scripts" type="button" on:click=move |_| show_end(log, look)>"Go to the end"</button>
+                    <button
+                        class="button small needs-scripts"
+                        type="button"
+                        on:click=move |_| show_end(log, view_state)
+                    >
+                        "Go to the end"
+                    </button>
                 </p>
             }
         })
@@ -312,7 +338,7 @@ pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
     let end = move || match (is_empty(), is_open.get()) {
         (true, true) => view! { <p class="note">"No output yet."</p> }.into_any(),
         (true, false) => view! { <p class="note">"The run wrote no output."</p> }.into_any(),
-        (false, _) => log.begun.get().map(|line| line_view(line, look)).into_any(),
+        (false, _) => log.begun.get().map(|line| line_view(line, view_state)).into_any(),
     };
     view! {
         <section class="card" aria-labelledby="log-title">
@@ -321,18 +347,18 @@ pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
                 <span class="muted">{move || bytes(log.next.get())}</span>
             </header>
             <div>
-                <Tools log look/>
+                <Tools log view_state/>
                 <ProblemNotice problem=log.problem/>
-                <ProblemNotice problem=look.search.problem/>
+                <ProblemNotice problem=view_state.search.problem/>
                 <div
                     class="log"
-                    class:wraps=move || look.wrap.get()
+                    class:wraps=move || view_state.wrap.get()
                     role="log"
                     aria-live="off"
                     tabindex="0"
                     aria-labelledby="log-title"
-                    node_ref=look.view
-                    on:scroll=move |_| track_scroll(log, look)
+                    node_ref=view_state.view
+                    on:scroll=move |_| track_scroll(log, view_state)
                 >
                     {front}
                     <For each=blocks key=|block| block.key children=block/>
@@ -345,13 +371,17 @@ pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
     .into_any()
 }
 
-fn line_view(line: Line, look: LogViewState) -> impl IntoView {
+fn line_view(line: Line, view_state: LogViewState) -> impl IntoView {
     let (offset, text) = (line.offset, line.text.clone());
     view! {
         <div
             class="line"
-            class:hit=move || has(&text, &look.search.text.read(), look.search.ignore_case.get())
-            class:here=move || look.search.here() == Some(offset)
+            class:match=move || has(
+                &text,
+                &view_state.search.text.read(),
+                view_state.search.ignore_case.get()
+            )
+            class:current=move || view_state.search.current() == Some(offset)
             data-offset=offset.to_string()
         >
             <time title=exact(line.at)>{time_of_day(line.at)}</time>
@@ -362,11 +392,11 @@ fn line_view(line: Line, look: LogViewState) -> impl IntoView {
 }
 
 #[component]
-fn Tools(log: Log, look: LogViewState) -> impl IntoView {
-    let search = look.search;
+fn Tools(log: Log, view_state: LogViewState) -> impl IntoView {
+    let search = view_state.search;
     let none = move || search.is_empty();
     let show = Callback::new(move |hit: LogHit| {
-        look.follow.set(false);
+        view_state.follow.set(false);
         if log.shows(hit.offset) {
             scroll_to_line(hit.offset);
         } else {
@@ -385,7 +415,7 @@ fn Tools(log: Log, look: LogViewState) -> impl IntoView {
     });
     view! {
         <div class="log-tools">
-            <label class="unseen" for="log-search">"Search the log"</label>
+            <label class="visually-hidden" for="log-search">"Search the log"</label>
             <input
                 class="input needs-scripts"
                 id="log-search"
@@ -401,14 +431,42 @@ fn Tools(log: Log, look: LogViewState) -> impl IntoView {
                     }
                 }
             />
-            <button class="button quiet small only-icon needs-scripts" type="button" aria-label="Previous match" disabled=none on:click=move |_| go(false)>{icon(Icon::Up)}</button>
-            <button class="button quiet small only-icon needs-scripts" type="button" aria-label="Next match" disabled=none on:click=move |_| go(true)>{icon(Icon::Down)}</button>
-            <Toggle on=search.ignore_case shape=Icon::Search word="Ignore case" hint="A and a match each other"/>
+            <button
+                class="button quiet small only-icon needs-scripts"
+                type="button"
+                aria-label="Previous match"
+                disabled=none
+                on:click=move |_| go(false)
+            >
+                {icon(Icon::Up)}
+            </button>
+            <button
+                class="button quiet small only-icon needs-scripts"
+                type="button"
+                aria-label="Next match"
+                disabled=none
+                on:click=move |_| go(true)
+            >
+                {icon(Icon::Down)}
+            </button>
+            <Toggle
+                on=search.ignore_case
+                shape=Icon::Search
+                word="Ignore case"
+                hint="A and a match each other"
+            />
             <span class="muted" role="status">{move || search.status()}</span>
             <span class="grow"></span>
-            <Toggle on=look.follow shape=Icon::End word="Follow" hint="Scroll to new lines"/>
-            <Toggle on=look.wrap shape=Icon::Wrap word="Wrap" hint="Wrap long lines"/>
-            <a class="button small" href=addresses::log_file(log.run) download=format!("run-{}.log", log.run) rel="external">{icon(Icon::Download)} "Download"</a>
+            <Toggle on=view_state.follow shape=Icon::End word="Follow" hint="Scroll to new lines"/>
+            <Toggle on=view_state.wrap shape=Icon::Wrap word="Wrap" hint="Wrap long lines"/>
+            <a
+                class="button small"
+                href=addresses::log_file(log.run)
+                download=format!("run-{}.log", log.run)
+                rel="external"
+            >
+                {icon(Icon::Download)} "Download"
+            </a>
         </div>
     }
     .into_any()
@@ -446,15 +504,15 @@ fn scroll_to_line(offset: i64) {
     line.scroll_into_view_with_scroll_into_view_options(&options);
 }
 
-fn show_end(log: Log, look: LogViewState) {
-    log.go(-TAIL_BYTES, move || look.follow.set(true));
+fn show_end(log: Log, view_state: LogViewState) {
+    log.go(-TAIL_BYTES, move || view_state.follow.set(true));
 }
 
 /// Scrolls to the end on new lines while the reader is at the end.
-fn follow_end(log: Log, look: LogViewState) {
+fn follow_end(log: Log, view_state: LogViewState) {
     Effect::new(move |_| {
         let _ = (log.next.get(), log.blocks.read().len());
-        if !look.follow.get() {
+        if !view_state.follow.get() {
             return;
         }
         if !log.attached.get_untracked() {
@@ -462,7 +520,7 @@ fn follow_end(log: Log, look: LogViewState) {
             return;
         }
         request_animation_frame(move || {
-            if let Some(view) = look.view.try_get_untracked().flatten() {
+            if let Some(view) = view_state.view.try_get_untracked().flatten() {
                 view.set_scroll_top(view.scroll_height());
             }
         });
@@ -470,12 +528,12 @@ fn follow_end(log: Log, look: LogViewState) {
 }
 
 /// Stops following when the reader scrolls up, and follows again at the end.
-fn track_scroll(log: Log, look: LogViewState) {
-    let Some(view) = look.view.get_untracked() else { return };
+fn track_scroll(log: Log, view_state: LogViewState) {
+    let Some(view) = view_state.view.get_untracked() else { return };
     let at_end = view.scroll_height() - view.scroll_top() - view.client_height() < 24;
     let at_end = at_end && log.attached.get_untracked();
-    if look.follow.get_untracked() != at_end {
-        look.follow.set(at_end);
+    if view_state.follow.get_untracked() != at_end {
+        view_state.follow.set(at_end);
     }
 }
 

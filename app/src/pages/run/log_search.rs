@@ -27,7 +27,7 @@ pub(super) struct Search {
     pub(super) text: RwSignal<String>,
     pub(super) ignore_case: RwSignal<bool>,
     hits: RwSignal<Vec<LogHit>>,
-    here: RwSignal<Option<usize>>,
+    current: RwSignal<Option<usize>>,
     searched: RwSignal<(i64, i64)>,
     more: RwSignal<bool>,
     next: StoredValue<String>,
@@ -44,7 +44,7 @@ impl Search {
             text: RwSignal::new(String::new()),
             ignore_case: RwSignal::new(true),
             hits: RwSignal::new(Vec::new()),
-            here: RwSignal::new(None),
+            current: RwSignal::new(None),
             searched: RwSignal::new((0, 0)),
             more: RwSignal::new(false),
             next: StoredValue::new(String::new()),
@@ -63,7 +63,7 @@ impl Search {
             return;
         };
         self.hits.set(Vec::new());
-        self.here.set(None);
+        self.current.set(None);
         self.more.set(false);
         self.busy.set(false);
         self.problem.set(None);
@@ -118,7 +118,7 @@ impl Search {
 
     fn go_to(self, at: usize, on_hit: Callback<LogHit>) {
         if let Some(hit) = self.hits.with_untracked(|hits| hits.get(at).cloned()) {
-            self.here.set(Some(at));
+            self.current.set(Some(at));
             on_hit.run(hit);
         }
     }
@@ -127,7 +127,7 @@ impl Search {
     pub(super) fn step(self, forward: bool, on_hit: Callback<LogHit>) {
         let count = self.hits.read_untracked().len();
         let Some(last) = count.checked_sub(1) else { return };
-        let to = match (self.here.get_untracked(), forward) {
+        let to = match (self.current.get_untracked(), forward) {
             (None, true) => 0,
             (None, false) => last,
             (Some(at), true) if at == last => {
@@ -145,8 +145,8 @@ impl Search {
     }
 
     /// The offset of the current hit.
-    pub(super) fn here(self) -> Option<i64> {
-        let at = self.here.get()?;
+    pub(super) fn current(self) -> Option<i64> {
+        let at = self.current.get()?;
         self.hits.with(|hits| hits.get(at).map(|hit| hit.offset))
     }
 
@@ -164,7 +164,7 @@ impl Search {
             (false, true) => " so far".to_owned(),
             _ => String::new(),
         };
-        match (self.here.get().and_then(|at| Some((at, hits.get(at)?))), hits.len()) {
+        match (self.current.get().and_then(|at| Some((at, hits.get(at)?))), hits.len()) {
             (Some((at, hit)), n) => format!("{} of {n}{so_far}, line {}", at + 1, hit.line),
             (None, 0) if self.busy.get() => format!("searching{so_far}"),
             (None, 0) => format!("no matches{so_far}"),

@@ -68,11 +68,11 @@ fn Loaded(first: RunView, part: LogPart) -> impl IntoView {
     let log = Log::new(id, &part);
     let feed = Feed::new(first, move || server_functions::run(id));
     let run = feed.value();
-    let hear = move |events: &[Event]| {
+    let on_events = move |events: &[Event]| {
         for event in events {
             match event {
                 Event::Run { run: which, state, log_bytes, .. } if *which == id => {
-                    log.hear(*log_bytes, *state);
+                    log.on_event(*log_bytes, *state);
                     if run.with_untracked(|run| run.run.state != *state) {
                         feed.soon();
                     }
@@ -89,7 +89,7 @@ fn Loaded(first: RunView, part: LogPart) -> impl IntoView {
             }
         }
     };
-    use_live().hear(vec![Topic::Run(id), Topic::Runs], cursor, hear);
+    use_live().subscribe(vec![Topic::Run(id), Topic::Runs], cursor, on_events);
     let open = Memo::new(move |_| is_open(run.read().run.state));
     view! {
         <Title text=title/>
@@ -97,7 +97,9 @@ fn Loaded(first: RunView, part: LogPart) -> impl IntoView {
         <ReplacedBy run/>
         <ProblemNotice problem=feed.problem() retry=feed.retry()/>
         <EquivalentCommands of=move |_: FormValues| vec![api::calls::run_log(id)]/>
-        {move || run.read().run.error.clone().map(|error| view! { <pre class="error" tabindex="0" aria-label="Error">{error}</pre> })}
+        {move || run.read().run.error.clone().map(|error| view! {
+            <pre class="error" tabindex="0" aria-label="Error">{error}</pre>
+        })}
         <div class="columns run">
             <div class="stack">
                 <LogView log is_open=open/>
@@ -127,7 +129,15 @@ fn Head(feed: Feed<RunView>, open: Memo<bool>) -> impl IntoView {
     let button = move || {
         open.get().then(|| {
             view! {
-                <button class="button danger" type="button" commandfor="cancel-run" command="show-modal" disabled=move || reason.read().is_some() title=move || reason.get() on:click=dialog.on_click()>
+                <button
+                    class="button danger"
+                    type="button"
+                    commandfor="cancel-run"
+                    command="show-modal"
+                    disabled=move || reason.read().is_some()
+                    title=move || reason.get()
+                    on:click=dialog.on_click()
+                >
                     {icon(Icon::Canceled)}
                     "Cancel run"
                 </button>
@@ -137,10 +147,14 @@ fn Head(feed: Feed<RunView>, open: Memo<bool>) -> impl IntoView {
     view! {
         <div class="head">
             <div>
-                <div class="muted">"Run " {id.clone()} " · blueprint " {move || run.read().run.blueprint.0}</div>
+                <div class="muted">
+                    "Run " {id.clone()} " · blueprint " {move || run.read().run.blueprint.0}
+                </div>
                 <h1>
                     <span>
-                        <a href=move || addresses::noderole(run.read().run.noderole)>{move || run.read().run.role.to_string()}</a>
+                        <a href=move || addresses::noderole(run.read().run.noderole)>
+                            {move || run.read().run.role.to_string()}
+                        </a>
                         {move || action_pill(&run.read().run.action)}
                         " on " {move || run.read().run.fqdn.clone()}
                     </span>
@@ -153,13 +167,32 @@ fn Head(feed: Feed<RunView>, open: Memo<bool>) -> impl IntoView {
             <ActionForm action=cancel attr:class="form">
                 <input type="hidden" name="run" value=id/>
                 <div class="body">
-                    <p>"The worker stops everything that the run started on the node. The step becomes ERROR, and you can retry it. Changes on the node remain."</p>
+                    <p>
+                        "The worker stops everything that the run started on the node. The step \
+                         becomes ERROR, and you can retry it. Changes on the node remain."
+                    </p>
                     <ProblemNotice problem=problem_of(cancel)/>
-                    <EquivalentCommands of=move |_: FormValues| vec![api::calls::cancel_run(run.read().run.id)]/>
+                    <EquivalentCommands
+                        of=move |_: FormValues| vec![api::calls::cancel_run(run.read().run.id)]
+                    />
                 </div>
                 <div class="foot">
-                    <button class="button" type="button" commandfor="cancel-run" command="close" on:click=dialog.on_click_close()>"Keep it running"</button>
-                    <button class="button danger" type="submit" disabled=move || cancel.pending().get()>"Cancel run"</button>
+                    <button
+                        class="button"
+                        type="button"
+                        commandfor="cancel-run"
+                        command="close"
+                        on:click=dialog.on_click_close()
+                    >
+                        "Keep it running"
+                    </button>
+                    <button
+                        class="button danger"
+                        type="submit"
+                        disabled=move || cancel.pending().get()
+                    >
+                        "Cancel run"
+                    </button>
                 </div>
             </ActionForm>
         </Dialog>
@@ -180,7 +213,10 @@ fn ReplacedBy(run: RwSignal<RunView>) -> impl IntoView {
             view! {
                 <div class="notice" data-state="todo">
                     {icon(Icon::Rerun)}
-                    <p><a class="to-newest" href=addresses::run(id)>"Run " {id.0}</a> " replaced this run. " <RunPill state/></p>
+                    <p>
+                        <a class="to-newest" href=addresses::run(id)>"Run " {id.0}</a>
+                        " replaced this run. " <RunPill state/>
+                    </p>
                 </div>
             }
         })
@@ -200,7 +236,10 @@ fn About(run: RwSignal<RunView>) -> impl IntoView {
         let mut facts = vec![
             line(
                 "Deployment",
-                view! { <a href=addresses::deployment(&run.deployment)>{run.deployment.to_string()}</a> }.into_any(),
+                view! {
+                    <a href=addresses::deployment(&run.deployment)>{run.deployment.to_string()}</a>
+                }
+                .into_any(),
             ),
             line("Queued", view! { <TimeText at=run.queued/> }.into_any()),
         ];
@@ -234,13 +273,14 @@ fn About(run: RwSignal<RunView>) -> impl IntoView {
     view! {
         <section class="card" aria-label="About this run">
             <header><h2>"About"</h2></header>
-            <dl class="facts inside">{facts}</dl>
+            <dl class="facts padded">{facts}</dl>
         </section>
     }
     .into_any()
 }
 
-const RESULT_EXPIRED: &str = "The result is no longer stored. Gantry stores the newest ten results of each step until its node is gone.";
+const RESULT_EXPIRED: &str = "The result is no longer stored. Gantry stores the newest ten results \
+    of each step until its node is gone.";
 
 /// The input, the result and the difference.
 #[component]
@@ -257,20 +297,46 @@ fn Documents(run: RwSignal<RunView>) -> impl IntoView {
     view! {
         <section class="card" aria-label="Data">
             <details class="fold" open>
-                <summary>{icon(Icon::Right)} "Output" <span class="muted">"values that the run added to its input"</span></summary>
-                <div class="inside">{move || or_none(wall.get(), "No output: only a successful run has one.")}</div>
+                <summary>
+                    {icon(Icon::Right)} "Output"
+                    <span class="muted">"values that the run added to its input"</span>
+                </summary>
+                <div class="padded">
+                    {move || or_none(wall.get(), "No output: only a successful run has one.")}
+                </div>
             </details>
             <details class="fold">
-                <summary>{icon(Icon::Right)} "Result" <span class="muted">"values that the run returned, even if it failed"</span></summary>
-                <div class="inside">{move || or_none(result.get(), if run.read().result_expired { RESULT_EXPIRED } else { "The run returned no result." })}</div>
+                <summary>
+                    {icon(Icon::Right)} "Result"
+                    <span class="muted">"values that the run returned, even if it failed"</span>
+                </summary>
+                <div class="padded">
+                    {
+                        move || or_none(
+                            result.get(),
+                            if run.read().result_expired { RESULT_EXPIRED } else {
+                                "The run returned no result."
+                            }
+                        )
+                    }
+                </div>
             </details>
             <details class="fold">
-                <summary>{icon(Icon::Right)} "Input" <span class="muted">"values with their sources"</span></summary>
-                {move || view! { <ProvenanceTable values=provenance.get() all=run.read().values place=addresses::run_values(id)/> }}
+                <summary>
+                    {icon(Icon::Right)} "Input"
+                    <span class="muted">"values with their sources"</span>
+                </summary>
+                {move || view! {
+                    <ProvenanceTable
+                        values=provenance.get()
+                        all=run.read().values
+                        place=addresses::run_values(id)
+                    />
+                }}
             </details>
             <details class="fold">
                 <summary>{icon(Icon::Right)} "Input as JSON"</summary>
-                <div class="inside">{move || view! { <DataView value=input.get()/> }}</div>
+                <div class="padded">{move || view! { <DataView value=input.get()/> }}</div>
             </details>
         </section>
     }
@@ -285,7 +351,10 @@ fn Attempts(run: RwSignal<RunView>) -> impl IntoView {
         let from = attempt.started.unwrap_or(attempt.queued);
         view! {
             <li>
-                <a href=addresses::run(attempt.id) aria-current=(attempt.id == id).then_some("page")>
+                <a
+                    href=addresses::run(attempt.id)
+                    aria-current=(attempt.id == id).then_some("page")
+                >
                     <RunPill state=attempt.state/>
                     <span>"run " {attempt.id.0}</span>
                     <span class="muted"><Elapsed from to=attempt.ended/></span>

@@ -22,7 +22,13 @@ pub async fn log(id: RunId, offset: i64) -> ServerResult<LogPart> {
 }
 
 /// Lines of a run's log that contain a text.
-#[server(name = SearchLog, prefix = "/call", endpoint = "search_log", input = AsJson, output = AsJson)]
+#[server(
+    name = SearchLog,
+    prefix = "/call",
+    endpoint = "search_log",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn search_log(
     id: RunId,
     text: String,

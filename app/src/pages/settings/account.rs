@@ -23,7 +23,7 @@ type AccountData = (MyAccount, Vec<TokenView>);
 #[component]
 pub fn Account() -> impl IntoView {
     let query = use_query_map();
-    let asked = query.read_untracked().get("set").is_some();
+    let is_welcome = query.read_untracked().get("set").is_some();
     let account = Resource::new(|| (), |()| server_functions::account());
     view! {
         <Title text="My account"/>
@@ -31,13 +31,13 @@ pub fn Account() -> impl IntoView {
             <h1>"My account"</h1>
             <SettingsTabs/>
         </div>
-        {load(account, move |first| view! { <AccountSettings first asked/> })}
+        {load(account, move |first| view! { <AccountSettings first is_welcome/> })}
     }
     .into_any()
 }
 
 #[component]
-fn AccountSettings(first: AccountData, asked: bool) -> impl IntoView {
+fn AccountSettings(first: AccountData, is_welcome: bool) -> impl IntoView {
     let is_admin = first.0.permissions.iter().any(|word| word == ADMIN);
     let feed = Feed::new(first, server_functions::account);
     let own = feed.value();
@@ -48,20 +48,28 @@ fn AccountSettings(first: AccountData, asked: bool) -> impl IntoView {
         <Notices feed/>
         <section class="card" aria-label="Account">
             <header><h2>{move || person.read().name.clone()}</h2></header>
-            <div class="inside">
+            <div class="padded">
                 <dl class="facts">
                     <dt>"Permissions"</dt>
                     <dd>{move || grants_text(&person.read().grants)}</dd>
                     <dt>"Password"</dt>
-                    <dd>{move || if person.read().password { "set" } else { "none: you sign in with one-time links" }}</dd>
+                    <dd>
+                        {move || if person.read().password { "set" } else { "none: you sign in \
+                            with one-time links" }}
+                    </dd>
                 </dl>
             </div>
         </section>
-        <PasswordCard feed asked/>
+        <PasswordCard feed is_welcome/>
         <FactorCard feed/>
         <PasskeysCard feed/>
         <Sessions feed/>
-        <Tokens tokens person=None admin=is_admin makes=true changed=Callback::new(move |()| feed.now())/>
+        <Tokens tokens
+            person=None
+            admin=is_admin
+            makes=true
+            changed=Callback::new(move |()| feed.now())
+        />
     }
     .into_any()
 }
@@ -75,7 +83,12 @@ fn Notices(feed: Feed<AccountData>) -> impl IntoView {
     let notices = Memo::new(move |_| own.read().0.notices.clone());
     let shown = move || {
         let line = |notice: api::people::AccessNotice| {
-            view! { <p>"A password was set with a sign-in link that " <b>{notice.by}</b> " created, " <TimeText at=notice.at/> ". If that was not you, tell another admin."</p> }
+            view! {
+                <p>
+                    "A password was set with a sign-in link that " <b>{notice.by}</b> " created, "
+                    <TimeText at=notice.at/> ". If that was not you, tell another admin."
+                </p>
+            }
         };
         let notices = notices.get();
         (!notices.is_empty()).then(|| {
@@ -84,9 +97,17 @@ fn Notices(feed: Feed<AccountData>) -> impl IntoView {
                     <div>
                         {notices.into_iter().map(line).collect_view()}
                         <ActionForm action=dismiss>
-                            <button class="button small" type="submit" disabled=move || dismiss.pending().get()>"Dismiss"</button>
+                            <button
+                                class="button small"
+                                type="submit"
+                                disabled=move || dismiss.pending().get()
+                            >
+                                "Dismiss"
+                            </button>
                         </ActionForm>
-                        <EquivalentCommands of=move |_: FormValues| vec![api::calls::dismiss_notices()]/>
+                        <EquivalentCommands
+                            of=move |_: FormValues| vec![api::calls::dismiss_notices()]
+                        />
                     </div>
                 </div>
             }
@@ -100,7 +121,7 @@ fn Notices(feed: Feed<AccountData>) -> impl IntoView {
 }
 
 #[component]
-fn PasswordCard(feed: Feed<AccountData>, asked: bool) -> impl IntoView {
+fn PasswordCard(feed: Feed<AccountData>, is_welcome: bool) -> impl IntoView {
     let set = ServerAction::<SetPassword>::new();
     on_success(set, move |()| feed.now());
     let own = feed.value();
@@ -108,27 +129,51 @@ fn PasswordCard(feed: Feed<AccountData>, asked: bool) -> impl IntoView {
     let is_set = Memo::new(move |_| own.read().0.person.password);
     let done = move || {
         set.value().get().and_then(Result::ok)?;
-        Some(
-            view! { <div class="notice" role="status"><p>"The password is set. Other sessions have ended."</p></div> },
-        )
+        Some(view! {
+            <div class="notice" role="status">
+                <p>"The password is set. Other sessions have ended."</p>
+            </div>
+        })
     };
     let needed = Memo::new(move |_| own.read().0.password_needed);
     let first = move || {
         needed.get().then(|| {
-            view! { <div class="notice" role="status"><p>"Set a password first. An admin created your sign-in link, so you can do nothing else in this session until then."</p></div> }
+            view! {
+                <div class="notice" role="status">
+                    <p>
+                        "Set a password first. An admin created your sign-in link, so you can do \
+                         nothing else in this session until then."
+                    </p>
+                </div>
+            }
         })
     };
     let welcome = move || {
-        (asked && !is_set.get() && !needed.get()).then(|| {
-            view! { <div class="notice" role="status"><p>"You are signed in. Set a password now, because your sign-in link works only once."</p></div> }
+        (is_welcome && !is_set.get() && !needed.get()).then(|| {
+            view! {
+                <div class="notice" role="status">
+                    <p>
+                        "You are signed in. Set a password now, because your sign-in link works \
+                         only once."
+                    </p>
+                </div>
+            }
         })
     };
     let old = move || {
-        asks_old.get().then(|| view! {
-            <div class="field">
-                <label for="old">"Current password"</label>
-                <input class="input" id="old" name="old" type="password" required autocomplete="current-password"/>
-            </div>
+        asks_old.get().then(|| {
+            view! {
+                <div class="field">
+                    <label for="old">"Current password"</label>
+                    <input
+                        class="input"
+                        id="old"
+                        name="old"
+                        type="password" required
+                        autocomplete="current-password"
+                    />
+                </div>
+            }
         })
     };
     let fields = reset_on_success(set, move |_| {
@@ -136,12 +181,29 @@ fn PasswordCard(feed: Feed<AccountData>, asked: bool) -> impl IntoView {
             {old}
             <div class="field">
                 <label for="new">"New password"</label>
-                <input class="input" id="new" name="new" type="password" required minlength=limits::MIN_PASSWORD maxlength=limits::MAX_PASSWORD autocomplete="new-password"/>
-                <span class="hint">"At least " {limits::MIN_PASSWORD} " characters. Several words are easy to remember."</span>
+                <input
+                    class="input"
+                    id="new"
+                    name="new"
+                    type="password" required
+                    minlength=limits::MIN_PASSWORD
+                    maxlength=limits::MAX_PASSWORD
+                    autocomplete="new-password"
+                />
+                <span class="hint">
+                    "At least " {limits::MIN_PASSWORD}
+                    " characters. Several words are easy to remember."
+                </span>
             </div>
             <div class="field">
                 <label for="again">"Repeat password"</label>
-                <input class="input" id="again" name="again" type="password" required autocomplete="new-password"/>
+                <input
+                    class="input"
+                    id="again"
+                    name="again"
+                    type="password" required
+                    autocomplete="new-password"
+                />
             </div>
             <ProblemNotice problem=problem_of(set)/>
             <EquivalentCommands of=move |_: FormValues| vec![api::calls::set_password()]/>
@@ -150,16 +212,29 @@ fn PasswordCard(feed: Feed<AccountData>, asked: bool) -> impl IntoView {
     });
     view! {
         <section class="card" aria-label="Password" id="password">
-            <header><h2>{move || if is_set.get() { "Change password" } else { "Set password" }}</h2></header>
-            <div class="inside">
+            <header>
+                <h2>{move || if is_set.get() { "Change password" } else { "Set password" }}</h2>
+            </header>
+            <div class="padded">
                 {first}
                 {welcome}
                 <ActionForm action=set attr:class="form">
-                    <input type="hidden" name="username" autocomplete="username" value=move || own.read().0.person.name.clone()/>
+                    <input
+                        type="hidden"
+                        name="username"
+                        autocomplete="username"
+                        value=move || own.read().0.person.name.clone()
+                    />
                     {fields}
                     {done}
                     <div class="buttons">
-                        <button class="button primary" type="submit" disabled=move || set.pending().get()>"Set password"</button>
+                        <button
+                            class="button primary"
+                            type="submit"
+                            disabled=move || set.pending().get()
+                        >
+                            "Set password"
+                        </button>
                     </div>
                 </ActionForm>
             </div>
@@ -187,7 +262,7 @@ fn FactorCard(feed: Feed<AccountData>) -> impl IntoView {
             </form>
         }
     };
-    let hint = move || match (state.get().any(), state.get().demanded) {
+    let hint = move || match (state.get().any(), state.get().required) {
         (true, _) => "Gantry asks for it each time you sign in.",
         (false, true) => "The policy requires a second factor for everyone.",
         (false, false) => "Protects your account if someone learns your password.",
@@ -195,14 +270,20 @@ fn FactorCard(feed: Feed<AccountData>) -> impl IntoView {
     view! {
         <section class="card" aria-label="Second factor" id="second-factor">
             <header><h2>"Second factor"</h2></header>
-            <div class="inside">
+            <div class="padded">
                 <dl class="facts">
                     <dt>"Authenticator app"</dt>
                     <dd>{move || if state.get().totp { "set up" } else { "none" }}</dd>
                 </dl>
                 <p class="muted">{hint}</p>
                 {app}
-                <EquivalentCommands of=move |_: FormValues| state.get().totp.then(api::calls::remove_totp).into_iter().collect()/>
+                <EquivalentCommands
+                    of=move |_: FormValues| state
+                        .get().totp
+                        .then(api::calls::remove_totp)
+                        .into_iter()
+                        .collect()
+                />
             </div>
         </section>
     }
@@ -218,7 +299,7 @@ fn PasskeysCard(feed: Feed<AccountData>) -> impl IntoView {
         <section class="card" aria-label="Passkeys" id=PASSKEYS_ID>
             <header><h2>"Passkeys"</h2></header>
             <Passkeys passkeys own=true changed/>
-            <div class="inside"><RegisterForm changed/></div>
+            <div class="padded"><RegisterForm changed/></div>
         </section>
     }
     .into_any()
@@ -238,7 +319,15 @@ fn Sessions(feed: Feed<AccountData>) -> impl IntoView {
         let label = format!("End session of {agent}");
         view! {
             <tr>
-                <td>{agent} {session.current.then(|| view! { " " <span class="pill" data-state="active">{icon(Icon::Active)} "this session"</span> })}</td>
+                <td>
+                    {agent}
+                    {session.current.then(|| view! {
+                        " "
+                        <span class="pill" data-state="active">
+                            {icon(Icon::Active)} "this session"
+                        </span>
+                    })}
+                </td>
                 <td data-label="Address" class="muted">{session.address}</td>
                 <td data-label="Started"><TimeText at=session.since/></td>
                 <td data-label="Last used"><TimeText at=session.last_seen/></td>
@@ -246,7 +335,14 @@ fn Sessions(feed: Feed<AccountData>) -> impl IntoView {
                     {(!session.current).then(|| view! {
                         <ActionForm action=end>
                             <input type="hidden" name="session" value=session.id.to_string()/>
-                            <button class="button quiet small" type="submit" aria-label=label.clone() title=label>{icon(Icon::Cross)} "End session"</button>
+                            <button
+                                class="button quiet small"
+                                type="submit"
+                                aria-label=label.clone()
+                                title=label
+                            >
+                                {icon(Icon::Cross)} "End session"
+                            </button>
                         </ActionForm>
                     })}
                 </td>
@@ -256,7 +352,7 @@ fn Sessions(feed: Feed<AccountData>) -> impl IntoView {
     view! {
         <section class="card" aria-label="Sessions">
             <header><h2>"Sessions"</h2></header>
-            <table class="table folds">
+            <table class="table responsive">
                 <thead>
                     <tr>
                         <th scope="col">"Client"</th>
@@ -268,16 +364,25 @@ fn Sessions(feed: Feed<AccountData>) -> impl IntoView {
                 </thead>
                 <tbody>{move || sessions.get().into_iter().map(one).collect_view()}</tbody>
             </table>
-            <div class="inside">
+            <div class="padded">
                 <ProblemNotice problem=problem_of(end)/>
                 <ProblemNotice problem=problem_of(end_others)/>
                 <EquivalentCommands of=move |_: FormValues| {
-                    let others = sessions.get().into_iter().filter(|session| !session.current).take(1);
+                    let others = sessions.get()
+                        .into_iter()
+                        .filter(|session| !session.current)
+                        .take(1);
                     let each = others.map(|session| api::calls::end_session(session.id));
                     each.chain([api::calls::end_other_sessions()]).collect::<Vec<_>>()
                 }/>
                 <ActionForm action=end_others>
-                    <button class="button" type="submit" disabled=move || end_others.pending().get()>{icon(Icon::Leave)} "End all other sessions"</button>
+                    <button
+                        class="button"
+                        type="submit"
+                        disabled=move || end_others.pending().get()
+                    >
+                        {icon(Icon::Leave)} "End all other sessions"
+                    </button>
                 </ActionForm>
             </div>
         </section>

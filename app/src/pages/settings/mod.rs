@@ -23,13 +23,17 @@ pub(crate) const ADMIN: &str = "admin";
 fn SettingsTabs() -> impl IntoView {
     let path = use_location().pathname;
     let link = move |place: &'static str, word: &'static str| {
-        let here = move || {
+        let is_current = move || {
             path.with(|path| {
                 path.starts_with(place)
                     || (path == addresses::SETTINGS && place == addresses::ACCOUNT)
             })
         };
-        view! { <a class="button small" href=place aria-current=move || here().then_some("page")>{word}</a> }
+        view! {
+            <a class="button small" href=place aria-current=move || is_current().then_some("page")>
+                {word}
+            </a>
+        }
     };
     view! {
         <nav class="buttons" aria-label="Settings">
@@ -59,14 +63,17 @@ const GRANTS_ID: &str = "may";
 
 /// A warning for an account without permissions, with a link to the form at `there`. `None` for all
 /// others.
-fn no_grants_warning(grants: &[Grant], there: String) -> Option<AnyView> {
+fn no_grants_warning(grants: &[Grant], link: String) -> Option<AnyView> {
     grants.is_empty().then(|| {
         view! {
             <div class="notice" data-state="warn" role="status">
                 {icon(Icon::Warn)}
                 <div>
                     <b>"No permissions yet"</b>
-                    <p>"This account cannot see anything. Grant a permission under " <a href=there>"Permissions"</a> "."</p>
+                    <p>
+                        "This account cannot see anything. Grant a permission under "
+                        <a href=link>"Permissions"</a> "."
+                    </p>
                 </div>
             </div>
         }
@@ -149,7 +156,16 @@ fn GrantFields(
         </fieldset>
         <div class="field">
             <label for=area.clone()>"In single deployments and the deployments below them"</label>
-            <textarea class="input mono" id=area name="inside" rows="3" spellcheck="false" placeholder="operator web">{escape_textarea(inside)}</textarea>
+            <textarea
+                class="input mono"
+                id=area
+                name="inside"
+                rows="3"
+                spellcheck="false"
+                placeholder="operator web"
+            >
+                {escape_textarea(inside)}
+            </textarea>
             <span class="hint">{inside_hint}</span>
         </div>
     }

@@ -36,7 +36,15 @@ pub(super) fn Passkeys(
             let label = format!("{word}: {}", passkey.name);
             let click = move |_| act(busy, problem, confirmed(id), move |_| changed.run(()));
             view! {
-                <button class="button small needs-scripts" type="button" aria-label=label disabled=move || busy.get() on:click=click>{word}</button>
+                <button
+                    class="button small needs-scripts"
+                    type="button"
+                    aria-label=label
+                    disabled=move || busy.get()
+                    on:click=click
+                >
+                    {word}
+                </button>
             }
         });
         let label = format!("Revoke passkey {}", passkey.name);
@@ -56,7 +64,15 @@ pub(super) fn Passkeys(
                         {confirm}
                         <ActionForm action=revoke>
                             <input type="hidden" name="passkey" value=id.to_string()/>
-                            <button class="button quiet small" type="submit" aria-label=label.clone() title=label disabled=move || revoke.pending().get()>{icon(Icon::Cross)} "Revoke"</button>
+                            <button
+                                class="button quiet small"
+                                type="submit"
+                                aria-label=label.clone()
+                                title=label
+                                disabled=move || revoke.pending().get()
+                            >
+                                {icon(Icon::Cross)} "Revoke"
+                            </button>
                         </ActionForm>
                     </div>
                 </td>
@@ -66,10 +82,10 @@ pub(super) fn Passkeys(
     let table = move || {
         let passkeys = passkeys.get();
         if passkeys.is_empty() {
-            return view! { <p class="inside muted">"No passkeys yet."</p> }.into_any();
+            return view! { <p class="padded muted">"No passkeys yet."</p> }.into_any();
         }
         view! {
-            <table class="table folds">
+            <table class="table responsive">
                 <thead>
                     <tr>
                         <th scope="col">"Name"</th>
@@ -89,20 +105,31 @@ pub(super) fn Passkeys(
     let hint = move || {
         let waiting = passkeys.read().iter().any(|passkey| !passkey.confirmed);
         waiting.then_some(match (own, may_confirm.get()) {
-            (true, true) => "A passkey that is not confirmed does not count for signed verdicts. Confirm it with your other passkey.",
-            (true, false) => "A passkey that is not confirmed does not count for signed verdicts. Read its fingerprint to an admin, who confirms it.",
-            (false, _) => "Compare the fingerprint with the person before you confirm a passkey. You sign the confirmation with your own passkey.",
+            (true, true) => {
+                "A passkey that is not confirmed does not count for signed verdicts. \
+                Confirm it with your other passkey."
+            }
+            (true, false) => {
+                "A passkey that is not confirmed does not count for signed verdicts. \
+                Read its fingerprint to an admin, who confirms it."
+            }
+            (false, _) => {
+                "Compare the fingerprint with the person before you confirm a passkey. \
+                You sign the confirmation with your own passkey."
+            }
         })
     };
     view! {
         {table}
-        <div class="inside">
+        <div class="padded">
             {move || hint().map(|hint| view! { <p class="muted">{hint}</p> })}
             <ProblemNotice problem=problem_of(revoke)/>
             <ProblemNotice problem=problem/>
             <EquivalentCommands of=move |_: FormValues| {
-                let list = own.then(api::calls::list_passkeys);
-                let revoke = passkeys.read().first().map(|passkey| api::calls::revoke_passkey(passkey.id));
+                let list = own.then(api::calls::show_account);
+                let revoke = passkeys.read()
+                    .first()
+                    .map(|passkey| api::calls::revoke_passkey(passkey.id));
                 list.into_iter().chain(revoke).collect::<Vec<_>>()
             }/>
         </div>
@@ -112,14 +139,20 @@ pub(super) fn Passkeys(
 
 fn state(passkey: &PasskeyView) -> impl IntoView + use<> {
     if !passkey.confirmed {
-        return view! { <span class="pill" data-state="warn">{icon(Icon::Todo)} "not confirmed"</span> }.into_any();
+        return view! {
+            <span class="pill" data-state="warn">{icon(Icon::Todo)} "not confirmed"</span>
+        }
+        .into_any();
     }
     let by = passkey.confirmed_by.clone().map(|by| format!(" by {by}"));
     let revoked = passkey.confirmer_revoked.map(|at| {
         view! { <span class="muted">", with a passkey that was revoked "<TimeText at=at/></span> }
     });
-    view! { <span class="pill" data-state="active">{icon(Icon::Check)} "confirmed"</span> <span class="muted">{by}</span>{revoked} }
-        .into_any()
+    view! {
+        <span class="pill" data-state="active">{icon(Icon::Check)} "confirmed"</span>
+        <span class="muted">{by}</span> {revoked}
+    }
+    .into_any()
 }
 
 /// The form that registers a passkey on this device.
@@ -144,7 +177,10 @@ pub(crate) fn RegisterForm(changed: Callback<()>) -> impl IntoView {
         made.get().map(|made| {
             view! {
                 <div class="notice" role="status">
-                    <p>"Passkey " <b>{made.name}</b> " is registered. Its fingerprint is " <code>{made.fingerprint}</code> "."</p>
+                    <p>
+                        "Passkey " <b>{made.name}</b> " is registered. Its fingerprint is "
+                        <code>{made.fingerprint}</code> "."
+                    </p>
                 </div>
             }
         })
@@ -153,23 +189,37 @@ pub(crate) fn RegisterForm(changed: Callback<()>) -> impl IntoView {
         <form class="form needs-scripts" on:submit=submit>
             <div class="field">
                 <label for="passkey-name">"Name"</label>
-                <input class="input" id="passkey-name" name="name" node_ref=name required maxlength=limits::PASSKEY_NAME autocomplete="off" placeholder="Laptop"/>
-                <span class="hint">"Name the device, so that you recognize the passkey later."</span>
+                <input
+                    class="input"
+                    id="passkey-name"
+                    name="name"
+                    node_ref=name required
+                    maxlength=limits::PASSKEY_NAME
+                    autocomplete="off"
+                    placeholder="Laptop"
+                />
+                <span class="hint">
+                    "Name the device, so that you recognize the passkey later."
+                </span>
             </div>
             <ProblemNotice problem=problem/>
             {done}
             <div class="buttons">
-                <button class="button" type="submit" disabled=move || busy.get()>"Register a passkey"</button>
+                <button class="button" type="submit" disabled=move || busy.get()>
+                    "Register a passkey"
+                </button>
             </div>
         </form>
-        <p class="no-scripts muted">"Passkeys need JavaScript. Turn it on in your browser to register a passkey."</p>
+        <p class="no-scripts muted">
+            "Passkeys need JavaScript. Turn it on in your browser to register a passkey."
+        </p>
     }
     .into_any()
 }
 
 async fn registered(name: String) -> ServerResult<PasskeyView> {
-    let asked = server_functions::passkey_options().await?;
-    let answer = passkey::create(asked.options).await.map_err(refused)?;
+    let challenge = server_functions::passkey_options().await?;
+    let answer = passkey::create(challenge.options).await.map_err(refused)?;
     server_functions::register_passkey(PasskeyRequest { name, answer }).await
 }
 

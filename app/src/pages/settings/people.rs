@@ -14,7 +14,7 @@ use crate::addresses;
 use crate::clock::TimeText;
 use crate::components::action::{on_success, problem_of};
 use crate::components::list::{ListAddress, columns_of};
-use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::list_page::{Field, ListOf, ListPage, RowContext};
 use crate::components::{
     Empty, EquivalentCommands, FormValues, Icon, ProblemNotice, icon, reset_on_success,
 };
@@ -103,11 +103,16 @@ impl ListPage for AllAccounts {
     }
 
     fn none(self) -> AnyView {
-        view! { <Empty icon=Icon::Person title="No accounts yet"><p>"Add the first one below."</p></Empty> }.into_any()
+        view! {
+            <Empty icon=Icon::Person title="No accounts yet">
+                <p>"Add the first one below."</p>
+            </Empty>
+        }
+        .into_any()
     }
 
-    fn row(self, person: Memo<PersonView>, with: With<Self>) -> AnyView {
-        let way = move || match person.read() {
+    fn row(self, person: Memo<PersonView>, with: RowContext<Self>) -> AnyView {
+        let sign_in_method = move || match person.read() {
             person if person.disabled => {
                 view! { <span class="pill" data-state="error">{icon(Icon::Dead)} "disabled"</span> }
                     .into_any()
@@ -122,16 +127,22 @@ impl ListPage for AllAccounts {
         };
         view! {
             <tr>
-                <td>{move || view! { <a href=addresses::person(person.read().id)><b>{person.read().name.clone()}</b></a> }}</td>
+                <td>
+                    {move || view! {
+                        <a href=addresses::person(&person.read().name)>
+                            <b>{person.read().name.clone()}</b>
+                        </a>
+                    }}
+                </td>
                 {with.cell(Part::Permissions, "", move || grants_text(&person.read().grants))}
-                {with.cell(Part::SignIn, "", way)}
+                {with.cell(Part::SignIn, "", sign_in_method)}
                 {with.cell(Part::LastSeen, "muted", seen)}
             </tr>
         }
         .into_any()
     }
 
-    fn below(self, _: With<Self>, again: Callback<()>) -> AnyView {
+    fn below(self, _: RowContext<Self>, again: Callback<()>) -> AnyView {
         view! { <AddForm kind=self.kind made=self.made added=again/> }.into_any()
     }
 }
@@ -167,13 +178,13 @@ fn AddForm(kind: AccountKind, made: RwSignal<Option<Added>>, added: Callback<()>
         ),
         false => (
             "Add a person",
-            "You send the person a one-time link, which is valid for one day. The person then sets a \
-             password.",
+            "You send the person a one-time link, which is valid for one day. The person then \
+             sets a password.",
         ),
     };
     let shown = move || {
         let (made, grants) = made.get()?;
-        let page = addresses::person(made.id);
+        let page = addresses::person(&made.name);
         let nothing = no_grants_warning(&grants, format!("{page}#{GRANTS_ID}"));
         let link = made.link.map(|made| super::person::link_notice(made.link, made.minutes));
         Some(view! { {link} {nothing} <p><a href=page>"Open the new account"</a></p> })
@@ -182,27 +193,54 @@ fn AddForm(kind: AccountKind, made: RwSignal<Option<Added>>, added: Callback<()>
         view! {
             <div class="field">
                 <label for="person-name">"Name"</label>
-                <input class="input" id="person-name" name="name" required maxlength="96" autocomplete="off" spellcheck="false" placeholder=if service { "nightly-backup" } else { "ada" } value=refused.typed("name")/>
-                <span class="hint">"Lower-case letters, digits, '.', '_', '@' and '-'. The name cannot be changed later."</span>
+                <input
+                    class="input"
+                    id="person-name"
+                    name="name" required
+                    maxlength="96"
+                    autocomplete="off"
+                    spellcheck="false"
+                    placeholder=if service { "nightly-backup" } else { "ada" }
+                    value=refused.typed("name")
+                />
+                <span class="hint">
+                    "Lower-case letters, digits, '.', '_', '@' and '-'. The name cannot be changed \
+                     later."
+                </span>
             </div>
             <GrantFields id="add" grants=Vec::new() service refused=refused.clone()/>
             <ProblemNotice problem=problem_of(add)/>
-            <EquivalentCommands of=move |typed: FormValues| vec![api::calls::add_person(&typed.or("name", "NAME"), kind, &granted(typed))]/>
+            <EquivalentCommands
+                of=move |typed: FormValues| vec![
+                    api::calls::add_person(&typed.or("name", "NAME"), kind, &granted(typed))
+                ]
+            />
         }
         .into_any()
     });
     view! {
         <section class="card" aria-label=title>
             <header><h2>{title}</h2></header>
-            <div class="inside">
+            <div class="padded">
                 <p class="muted">{about}</p>
                 <ActionForm action=add attr:class="form">
                     <input type="hidden" name="kind" value=kind.as_str()/>
                     {fields}
                     <div class="buttons">
-                        <button class="button primary" type="submit" disabled=move || add.pending().get()>{icon(Icon::Plus)} "Add account"</button>
+                        <button
+                            class="button primary"
+                            type="submit"
+                            disabled=move || add.pending().get()
+                        >
+                            {icon(Icon::Plus)} "Add account"
+                        </button>
                     </div>
-                    <noscript><p class="muted">"Without JavaScript, the link cannot be shown here. Use POST /api/v1/people, or create a new link with POST /api/v1/people/ID/link."</p></noscript>
+                    <noscript>
+                        <p class="muted">
+                            "Without JavaScript, the link cannot be shown here. Use POST \
+                             /api/v1/people, or create a new link with POST /api/v1/people/ID/link."
+                        </p>
+                    </noscript>
                     {shown}
                 </ActionForm>
             </div>

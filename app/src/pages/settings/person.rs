@@ -20,7 +20,6 @@ use crate::components::action::{last_of, on_success, problem_of};
 use crate::components::{
     EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, icon, load_one,
 };
-use crate::failure::{Failure, ServerResult};
 
 type PersonData = (PersonDetails, Vec<TokenView>);
 
@@ -28,26 +27,17 @@ type PersonData = (PersonDetails, Vec<TokenView>);
 pub fn PersonPage() -> impl IntoView {
     let params = use_params_map();
     let id = Memo::new(move |_| params.read().get("id").unwrap_or_default());
-    let found = Resource::new(move || id.get(), by_text);
+    let found = Resource::new(move || id.get(), server_functions::person);
     view! {
         <div class="head">
             <h1>"Account"</h1>
             <SettingsTabs/>
         </div>
-        {load_one(found, (addresses::PEOPLE, "All people"), move |first| view! { <PersonSettings first/> })}
+        {load_one(found, (addresses::PEOPLE, "All people"), move |first| view! {
+            <PersonSettings first/>
+        })}
     }
     .into_any()
-}
-
-async fn by_text(id: String) -> ServerResult<PersonData> {
-    let id = id.parse::<PersonId>().map_err(|_| missing())?;
-    server_functions::person(id).await
-}
-
-fn missing() -> Failure {
-    #[cfg(feature = "ssr")]
-    crate::respond::status(404);
-    api::Problem::not_found("This account does not exist. Select an account in the list.").into()
 }
 
 /// A link that is shown only once.
@@ -58,8 +48,14 @@ pub(super) fn link_notice(link: String, minutes: u64) -> impl IntoView {
     Effect::new(move |_| origin.set(window().location().origin().unwrap_or_default()));
     view! {
         <div class="notice" role="status">
-            <p>"Send this link to the person now, over a private channel. It is shown only once, works once, and is valid for " {hours} "."</p>
-            <pre class="data" tabindex="0" role="group" aria-label="Link">{move || origin.get()}{link}</pre>
+            <p>
+                "Send this link to the person now, over a private channel. It is shown only once, \
+                 works once, and is valid for "
+                {hours} "."
+            </p>
+            <pre class="data" tabindex="0" role="group" aria-label="Link">
+                {move || origin.get()} {link}
+            </pre>
         </div>
     }
     .into_any()
@@ -70,7 +66,8 @@ fn PersonSettings(first: PersonData) -> impl IntoView {
     let id = first.0.person.id;
     let service = first.0.person.kind == AccountKind::Service;
     let name = first.0.person.name.clone();
-    let feed = Feed::new(first, move || server_functions::person(id));
+    let of = name.clone();
+    let feed = Feed::new(first, move || server_functions::person(of.clone()));
     let found = feed.value();
     let person = Memo::new(move |_| found.read().0.person.clone());
     let tokens = Signal::derive(move || found.read().1.clone());
@@ -93,7 +90,7 @@ fn PersonSettings(first: PersonData) -> impl IntoView {
         {move || no_grants_warning(&person.read().grants, format!("#{GRANTS_ID}"))}
         <section class="card" aria-label="Account">
             <header><h2>{name}</h2></header>
-            <div class="inside">
+            <div class="padded">
                 <dl class="facts">
                     <dt>"State"</dt>
                     <dd>{state}</dd>
@@ -113,7 +110,12 @@ fn PersonSettings(first: PersonData) -> impl IntoView {
             </section>
         })}
         <Grants id service person feed/>
-        <Tokens tokens person=Some(id) admin=manages makes=service changed=Callback::new(move |()| feed.now())/>
+        <Tokens tokens
+            person=Some(id)
+            admin=manages
+            makes=service
+            changed=Callback::new(move |()| feed.now())
+        />
     }
     .into_any()
 }
@@ -135,36 +137,57 @@ fn AccountActions(
     let made = move || last.get().map(|made| link_notice(made.link, made.minutes));
     let word = move || if person.read().disabled { "Enable account" } else { "Disable account" };
     view! {
-        <p class="muted">"Disabling takes effect on the next request. Sessions end, links and tokens are revoked permanently, and approvals no longer count."</p>
+        <p class="muted">
+            "Disabling takes effect on the next request. Sessions end, links and tokens are \
+             revoked permanently, and approvals no longer count."
+        </p>
         <div class="buttons">
             <ActionForm action=disable>
                 <input type="hidden" name="person" value=id.to_string()/>
-                <input type="hidden" name="disabled" value=move || (!person.read().disabled).to_string()/>
-                <button class="button" type="submit" disabled=move || disable.pending().get()>{word}</button>
+                <input
+                    type="hidden"
+                    name="disabled"
+                    value=move || (!person.read().disabled).to_string()
+                />
+                <button class="button" type="submit" disabled=move || disable.pending().get()>
+                    {word}
+                </button>
             </ActionForm>
             {(!service).then(|| view! {
                 <ActionForm action=link attr:class="needs-scripts">
                     <input type="hidden" name="person" value=id.to_string()/>
-                    <button class="button" type="submit" disabled=move || link.pending().get()>"Create one-time link"</button>
+                    <button class="button" type="submit" disabled=move || link.pending().get()>
+                        "Create one-time link"
+                    </button>
                 </ActionForm>
                 <ActionForm action=reset>
                     <input type="hidden" name="person" value=id.to_string()/>
-                    <button class="button" type="submit" disabled=move || reset.pending().get()>"Reset second factor"</button>
+                    <button class="button" type="submit" disabled=move || reset.pending().get()>
+                        "Reset second factor"
+                    </button>
                 </ActionForm>
             })}
         </div>
         {(!service).then(|| view! {
-            <p class="muted">"A reset removes the authenticator app, revokes all passkeys and ends all sessions."</p>
+            <p class="muted">
+                "A reset removes the authenticator app, revokes all passkeys and ends all sessions."
+            </p>
         })}
         {(!service).then(|| view! {
-            <p class="no-scripts muted">"To create a link without JavaScript, use POST /api/v1/people/ID/link."</p>
+            <p class="no-scripts muted">
+                "To create a link without JavaScript, use POST /api/v1/people/ID/link."
+            </p>
         })}
         <ProblemNotice problem=problem_of(disable)/>
         <ProblemNotice problem=problem_of(link)/>
         <ProblemNotice problem=problem_of(reset)/>
         <EquivalentCommands of=move |_: FormValues| {
-            let switch = if person.read().disabled { api::calls::enable_person(id) } else { api::calls::disable_person(id) };
-            let more = if service { Vec::new() } else { vec![api::calls::create_link(id), api::calls::reset_factor(id)] };
+            let switch = if person.read().disabled { api::calls::enable_person(id) } else {
+                api::calls::disable_person(id)
+            };
+            let more = if service { Vec::new() } else {
+                vec![api::calls::create_link(id), api::calls::reset_factor(id)]
+            };
             [switch].into_iter().chain(more).collect::<Vec<_>>()
         }/>
         {made}
@@ -182,15 +205,23 @@ fn Access(id: PersonId, feed: Feed<PersonData>) -> impl IntoView {
     let changes = Memo::new(move |_| found.read().0.access_changes.clone());
     let limited = move || {
         let line = |limit: api::people::AccessLimitView| {
-            view! { <li>"Access from " <b>{limit.admin}</b> ": until " <TimeText at=limit.until/> ", neither person's approvals count on changes of the other, unless another admin confirms the access."</li> }
+            view! {
+                <li>
+                    "Access from " <b>{limit.admin}</b> ": until " <TimeText at=limit.until/>
+                    ", neither person's approvals count on changes of the other, unless another \
+                     admin confirms the access."
+                </li>
+            }
         };
         let limits = limits.get();
         (!limits.is_empty()).then(|| {
             view! {
-                <ul class="whys">{limits.into_iter().map(line).collect_view()}</ul>
+                <ul class="reason-list">{limits.into_iter().map(line).collect_view()}</ul>
                 <ActionForm action=confirm>
                     <input type="hidden" name="person" value=id.to_string()/>
-                    <button class="button" type="submit" disabled=move || confirm.pending().get()>"Confirm access"</button>
+                    <button class="button" type="submit" disabled=move || confirm.pending().get()>
+                        "Confirm access"
+                    </button>
                 </ActionForm>
                 <EquivalentCommands of=move |_: FormValues| vec![api::calls::confirm_person(id)]/>
             }
@@ -211,11 +242,11 @@ fn Access(id: PersonId, feed: Feed<PersonData>) -> impl IntoView {
     view! {
         <section class="card" aria-label="Access">
             <header><h2>"Access"</h2></header>
-            <div class="inside">
+            <div class="padded">
                 {limited}
                 <ProblemNotice problem=problem_of(confirm)/>
             </div>
-            <table class="table folds">
+            <table class="table responsive">
                 <thead>
                     <tr>
                         <th scope="col">"Change"</th>
@@ -259,11 +290,19 @@ fn Grants(
     view! {
         <section class="card" id=GRANTS_ID aria-label="Permissions">
             <header><h2>"Permissions"</h2></header>
-            <div class="inside">
-                <p class="muted">"A new reviewer or admin is signed out everywhere and must sign in again, except in the session that makes this change. A revoked permission ends with the next request."</p>
+            <div class="padded">
+                <p class="muted">
+                    "A new reviewer or admin is signed out everywhere and must sign in again, \
+                     except in the session that makes this change. A revoked permission ends with \
+                     the next request."
+                </p>
                 <ActionForm action=change attr:class="form">
                     <input type="hidden" name="person" value=id.to_string()/>
-                    <input type="hidden" name="version" value=move || person.read().version.to_string()/>
+                    <input
+                        type="hidden"
+                        name="version"
+                        value=move || person.read().version.to_string()
+                    />
                     {move || view! { <GrantFields id="change" grants=grants.get() service/> }}
                     <ProblemNotice problem=problem_of(change)/>
                     <EquivalentCommands of=move |typed: FormValues| {
@@ -271,7 +310,13 @@ fn Grants(
                         vec![api::calls::change_grants(id, person.read().version, &grants)]
                     }/>
                     <div class="buttons">
-                        <button class="button primary" type="submit" disabled=move || change.pending().get()>"Change permissions"</button>
+                        <button
+                            class="button primary"
+                            type="submit"
+                            disabled=move || change.pending().get()
+                        >
+                            "Change permissions"
+                        </button>
                     </div>
                 </ActionForm>
             </div>

@@ -57,7 +57,7 @@ pub fn PolicyPage() -> impl IntoView {
 #[component]
 fn PolicySettings(first: PolicyData, may_propose: bool) -> impl IntoView {
     let feed = Feed::new(first, both);
-    use_live().hear(vec![Topic::Blueprints], NOW, move |_| feed.eventually());
+    use_live().subscribe(vec![Topic::Blueprints], NOW, move |_| feed.eventually());
     let found = feed.value();
     let view = Memo::new(move |_| found.read().0.clone());
     let origin = move || {
@@ -90,8 +90,11 @@ fn PolicySettings(first: PolicyData, may_propose: bool) -> impl IntoView {
                 </thead>
                 <tbody>{move || found.with(|(view, page)| demands(&view.policy, page))}</tbody>
             </table>
-            <div class="inside">
-                <p>"If several rows apply, the highest number counts. Only approvals of reviewers who are not authors of the change count. A new version needs new approvals."</p>
+            <div class="padded">
+                <p>
+                    "If several rows apply, the highest number counts. Only approvals of reviewers \
+                     who are not authors of the change count. A new version needs new approvals."
+                </p>
                 <p class="muted">{origin}</p>
                 <EquivalentCommands of=move |_: FormValues| vec![calls::policy()]/>
             </div>
@@ -102,18 +105,30 @@ fn PolicySettings(first: PolicyData, may_propose: bool) -> impl IntoView {
 }
 
 fn lines(policy: &Policy) -> impl IntoView + use<> {
-    let every = view! { <tr><td>"Every change"</td> <td class="number"><b>{policy.approvals}</b></td></tr> };
+    let every = view! {
+        <tr><td>"Every change"</td> <td class="number"><b>{policy.approvals}</b></td></tr>
+    };
     let of_risk = RISKS.map(|(risk, words)| {
         let own = policy.by_risk.get(&risk).copied();
         let needed = policy.approvals_for(&[risk].into());
-        let says = match own {
+        let source = match own {
             Some(own) if own < needed => format!("set to {own}, but every change needs {needed}"),
             Some(_) => String::new(),
             None => "same as every change".to_owned(),
         };
-        view! { <tr><td>{words}</td> <td class="number"><small class="muted">{says}</small> " " <b>{needed}</b></td></tr> }
+        view! {
+            <tr>
+                <td>{words}</td>
+                <td class="number"><small class="muted">{source}</small> " " <b>{needed}</b></td>
+            </tr>
+        }
     });
-    let cooling = view! { <tr><td>"Cooling period after an admin grants access to a reviewer"</td> <td class="number"><b>{many(policy.cooling_hours, "hour")}</b></td></tr> };
+    let cooling = view! {
+        <tr>
+            <td>"Cooling period after an admin grants access to a reviewer"</td>
+            <td class="number"><b>{many(policy.cooling_hours, "hour")}</b></td>
+        </tr>
+    };
     view! { {every} {of_risk.collect_view()} {cooling} }
 }
 
@@ -142,16 +157,44 @@ fn ChangePolicy(found: RwSignal<PolicyData>, may_propose: bool) -> impl IntoView
     view! {
         <section class="card" aria-labelledby="another-title">
             <header><h2 id="another-title">"Change the policy"</h2></header>
-            <div class="inside">
-                <p>"To change the policy, add the new one to a proposal on any deployment. A proposal on a single node cannot contain it."</p>
-                <ul class="whys">
-                    <li>{icon(Icon::Right)} <span>"The change must pass the old and the new policy. The number of approvals is at least " <b class="num">{needs}</b> ", or the number in the new policy if that is higher."</span></li>
-                    <li>{icon(Icon::Right)} <span>"The policy applies everywhere, so you need permissions in every deployment to submit, approve or commit it."</span></li>
-                    <li>{icon(Icon::Right)} <span>"After the commit, all open reviews must be submitted again, because they were made under the old policy."</span></li>
+            <div class="padded">
+                <p>
+                    "To change the policy, add the new one to a proposal on any deployment. A \
+                     proposal on a single node cannot contain it."
+                </p>
+                <ul class="reason-list">
+                    <li>
+                        {icon(Icon::Right)}
+                        <span>
+                            "The change must pass the old and the new policy. The number of \
+                             approvals is at least "
+                            <b class="num">{needs}</b>
+                            ", or the number in the new policy if that is higher."
+                        </span>
+                    </li>
+                    <li>
+                        {icon(Icon::Right)}
+                        <span>
+                            "The policy applies everywhere, so you need permissions in every \
+                             deployment to submit, approve or commit it."
+                        </span>
+                    </li>
+                    <li>
+                        {icon(Icon::Right)}
+                        <span>
+                            "After the commit, all open reviews must be submitted again, because \
+                             they were made under the old policy."
+                        </span>
+                    </li>
                 </ul>
                 {match may_propose {
                     true => view! { <ProposeForm found/> }.into_any(),
-                    false => view! { <p class="muted">"To propose a new policy, you need the permission " {OPERATOR} " in every deployment. An admin can grant it."</p> }.into_any(),
+                    false => view! {
+                        <p class="muted">
+                            "To propose a new policy, you need the permission " {OPERATOR}
+                            " in every deployment. An admin can grant it."
+                        </p>
+                    }.into_any(),
                 }}
             </div>
         </section>
@@ -177,13 +220,22 @@ fn ProposeForm(found: RwSignal<PolicyData>) -> impl IntoView {
         <ActionForm action=propose attr:class="form">
             <div class="field">
                 <label for="policy-deployment">"Deployment"</label>
-                <DeploymentField id="policy-deployment" value=chosen typed=Callback::new(move |text| chosen.set(text)) first/>
-                <span class="hint">"If the deployment has no open proposal, Gantry opens one. Its board previews the impact of the new policy."</span>
+                <DeploymentField
+                    id="policy-deployment"
+                    value=chosen
+                    typed=Callback::new(move |text| chosen.set(text)) first
+                />
+                <span class="hint">
+                    "If the deployment has no open proposal, Gantry opens one. Its board previews \
+                     the impact of the new policy."
+                </span>
             </div>
             <ProblemNotice problem=problem_of(propose)/>
             <EquivalentCommands of=same/>
             <div class="buttons">
-                <button class="button" type="submit" disabled=move || propose.pending().get()>{icon(Icon::Proposed)} "Propose a new policy"</button>
+                <button class="button" type="submit" disabled=move || propose.pending().get()>
+                    {icon(Icon::Proposed)} "Propose a new policy"
+                </button>
             </div>
         </ActionForm>
     }

@@ -42,7 +42,13 @@ pub async fn propose_policy(deployment: String) -> ServerResult<ProposalId> {
     Ok(proposal)
 }
 
-#[server(name = ReadAccount, prefix = "/call", endpoint = "account", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadAccount,
+    prefix = "/call",
+    endpoint = "account",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn account() -> ServerResult<(MyAccount, Vec<TokenView>)> {
     let (request, actor) = signed_in()?;
     let account = answer(request.people.mine(&actor).await).await?;
@@ -55,11 +61,13 @@ pub async fn people(query: PeopleQuery) -> ServerResult<PersonPage> {
     answer(request.people.list(&actor, &query).await).await
 }
 
+/// An account, by name or id.
 #[server(name = ReadPerson, prefix = "/call", endpoint = "person", input = AsJson, output = AsJson)]
-pub async fn person(id: PersonId) -> ServerResult<(PersonDetails, Vec<TokenView>)> {
+pub async fn person(person: String) -> ServerResult<(PersonDetails, Vec<TokenView>)> {
     let (request, actor) = signed_in()?;
     // The page requires an admin, also for the admin's own account.
     answer(actor.require(Permission::Admin)).await?;
+    let id = answer(request.people.person_named(&actor, &person).await).await?;
     let person = answer(request.people.details(&actor, id).await).await?;
     Ok((person, answer(request.people.tokens(&actor, Some(id)).await).await?))
 }
@@ -122,14 +130,26 @@ pub async fn confirm_person(person: PersonId) -> ServerResult<PersonDetails> {
     answer(request.people.confirm(&actor, person).await).await
 }
 
-#[server(name = ReadPasskeyOptions, prefix = "/call", endpoint = "passkey-options", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadPasskeyOptions,
+    prefix = "/call",
+    endpoint = "passkey-options",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn passkey_options() -> ServerResult<PasskeyOptions> {
     let (request, actor) = signed_in()?;
     let site = request.site.map_err(refuse)?;
     answer(request.people.passkey_options(&actor, &site).await).await
 }
 
-#[server(name = RegisterPasskey, prefix = "/call", endpoint = "register-passkey", input = AsJson, output = AsJson)]
+#[server(
+    name = RegisterPasskey,
+    prefix = "/call",
+    endpoint = "register-passkey",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn register_passkey(body: PasskeyRequest) -> ServerResult<PasskeyView> {
     let (request, actor) = signed_in()?;
     let site = request.site.map_err(refuse)?;
@@ -143,14 +163,26 @@ pub async fn revoke_passkey(passkey: PasskeyId) -> ServerResult<()> {
 }
 
 /// The challenge that the browser signs to confirm a passkey.
-#[server(name = ConfirmationOptions, prefix = "/call", endpoint = "confirmation-options", input = AsJson, output = AsJson)]
+#[server(
+    name = ConfirmationOptions,
+    prefix = "/call",
+    endpoint = "confirmation-options",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn confirmation_options(passkey: PasskeyId) -> ServerResult<SignatureRequest> {
     let (request, actor) = signed_in()?;
     let site = request.site.map_err(refuse)?;
     answer(request.people.confirmation_options(&actor, &site, passkey).await).await
 }
 
-#[server(name = ConfirmPasskey, prefix = "/call", endpoint = "confirm-passkey", input = AsJson, output = AsJson)]
+#[server(
+    name = ConfirmPasskey,
+    prefix = "/call",
+    endpoint = "confirm-passkey",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn confirm_passkey(
     passkey: PasskeyId,
     signature: Signature,
@@ -206,15 +238,20 @@ pub async fn end_session(session: Uuid) -> ServerResult<()> {
     answer(request.people.end_session(&actor, session).await).await
 }
 
-#[server(name = EndOtherSessions, prefix = "/call", endpoint = "end-other-sessions", output = AsJson)]
+#[server(
+    name = EndOtherSessions,
+    prefix = "/call",
+    endpoint = "end-other-sessions",
+    output = AsJson
+)]
 pub async fn end_other_sessions() -> ServerResult<EndedSessions> {
     let (request, actor) = signed_in()?;
     answer(request.people.end_other_sessions(&actor).await).await
 }
 
 /// Creates a token for yourself or for a service account.
-#[server(name = CreateToken, prefix = "/call", endpoint = "make-token", output = AsJson)]
-pub async fn make_token(
+#[server(name = CreateToken, prefix = "/call", endpoint = "create-token", output = AsJson)]
+pub async fn create_token(
     name: String,
     #[server(default)] days: String,
     #[server(default)] viewer: String,
@@ -239,7 +276,7 @@ pub async fn make_token(
     let deployment = Some(deployment.trim().to_owned()).filter(|name| !name.is_empty());
     let (request, actor) = signed_in()?;
     let body = TokenRequest { name, days, scopes, deployment, person };
-    answer(request.people.make_token(&actor, &body).await).await
+    answer(request.people.create_token(&actor, &body).await).await
 }
 
 #[server(name = RevokeToken, prefix = "/call", endpoint = "revoke-token", output = AsJson)]
@@ -258,7 +295,8 @@ pub(super) fn grants(global: [(&str, &str); 4], inside: &str) -> Result<Vec<Gran
     for line in inside.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (permission, deployment) = line.split_once(char::is_whitespace).ok_or_else(|| {
             Problem::invalid(
-                "Invalid permissions in single deployments: write a permission and a deployment on each line, such as `operator web`.",
+                "Invalid permissions in single deployments: write a permission and a deployment on \
+                 each line, such as `operator web`.",
             )
         })?;
         let deployment = Some(deployment.trim().to_owned());

@@ -37,13 +37,22 @@ pub(super) fn Tokens(
     view! {
         <section class="card" aria-label="Tokens">
             <header><h2>"Tokens"</h2></header>
-            <div class="inside">
+            <div class="padded">
                 <p class="muted">
-                    "With a token, an API client uses the account's permissions, within the token's own limits. It cannot review changes or create tokens. It can manage accounts only if it belongs to a service account with the permission admin. \
+                    "With a token, an API client uses the account's permissions, within the \
+                     token's own limits. It cannot review changes or create tokens. It can manage \
+                     accounts only if it belongs to a service account with the permission admin. \
                      Send the token as " <code>"Authorization: Bearer gantry_…"</code> "."
                 </p>
                 {none}
-                <ul class="plain tokens">{move || tokens.get().into_iter().map(|token| one(token, revoke)).collect_view()}</ul>
+                <ul class="plain tokens">
+                    {
+                        move || tokens.get()
+                            .into_iter()
+                            .map(|token| one(token, revoke))
+                            .collect_view()
+                    }
+                </ul>
                 {older}
                 <ProblemNotice problem=problem_of(revoke)/>
                 <EquivalentCommands of=move |_: FormValues| {
@@ -82,7 +91,14 @@ fn one(token: TokenView, revoke: ServerAction<RevokeToken>) -> impl IntoView {
             {token.valid.then(|| view! {
                 <ActionForm action=revoke>
                     <input type="hidden" name="token" value=token.id.to_string()/>
-                    <button class="button quiet small" type="submit" aria-label=label.clone() title=label>{icon(Icon::Cross)} "Revoke"</button>
+                    <button
+                        class="button quiet small"
+                        type="submit"
+                        aria-label=label.clone()
+                        title=label
+                    >
+                        {icon(Icon::Cross)} "Revoke"
+                    </button>
                 </ActionForm>
             })}
         </li>
@@ -99,7 +115,7 @@ fn create_call(typed: FormValues, person: Option<PersonId>) -> Call {
     let scopes = if ticked.is_empty() { vec!["viewer"] } else { ticked };
     let (deployment, days) = (typed.get("deployment"), typed.get("days").parse().ok());
     let deployment = (!deployment.is_empty()).then_some(deployment.as_str());
-    api::calls::make_token(&typed.or("name", "NAME"), &scopes, deployment, days, person)
+    api::calls::create_token(&typed.or("name", "NAME"), &scopes, deployment, days, person)
 }
 
 /// Creates a token and shows it once.
@@ -117,7 +133,9 @@ fn CreateForm(
             view! {
                 <div class="notice" role="status">
                     <p>"Copy the token now. It is shown only once."</p>
-                    <pre class="data" tabindex="0" role="group" aria-label="Token">{made.token}</pre>
+                    <pre class="data" tabindex="0" role="group" aria-label="Token">
+                        {made.token}
+                    </pre>
                 </div>
             }
         })
@@ -131,13 +149,19 @@ fn CreateForm(
         .into_any()
     });
     view! {
-        <p class="no-scripts muted">"To create a token without JavaScript, use POST /api/v1/tokens."</p>
+        <p class="no-scripts muted">
+            "To create a token without JavaScript, use POST /api/v1/tokens."
+        </p>
         <ActionForm action=make attr:class="form needs-scripts">
-            {person.map(|person| view! { <input type="hidden" name="person" value=person.to_string()/> })}
+            {person.map(|person| view! {
+                <input type="hidden" name="person" value=person.to_string()/>
+            })}
             {fields}
             {made}
             <div class="buttons">
-                <button class="button" type="submit" disabled=move || make.pending().get()>{icon(Icon::Plus)} "Create token"</button>
+                <button class="button" type="submit" disabled=move || make.pending().get()>
+                    {icon(Icon::Plus)} "Create token"
+                </button>
             </div>
         </ActionForm>
     }
@@ -164,23 +188,48 @@ fn token_fields(refused: &Refused, admin: bool, service: bool) -> AnyView {
     view! {
         <div class="field">
             <label for="token-name">"New token"</label>
-            <input class="input" id="token-name" name="name" required maxlength=limits::NODE_TOKEN_NAME autocomplete="off" placeholder="Purpose" value=refused.typed("name")/>
+            <input
+                class="input"
+                id="token-name"
+                name="name" required
+                maxlength=limits::NODE_TOKEN_NAME
+                autocomplete="off"
+                placeholder="Purpose"
+                value=refused.typed("name")
+            />
         </div>
         <fieldset class="field">
             <legend>"Permissions"</legend>
             <ul class="choices">
                 {choice("viewer", "reads everything except secrets", true)}
-                {choice("operator", "proposes changes, commits approved reviews, retries steps, puts deployments on hold", false)}
+                {choice("operator", "proposes changes, commits approved reviews, retries steps, \
+                    puts deployments on hold", false)}
                 {admin.then(|| choice("admin", about_admin, false))}
             </ul>
         </fieldset>
         <div class="field">
             <label for="token-deployment">"Limited to the deployment"</label>
-            <input class="input" id="token-deployment" name="deployment" autocomplete="off" spellcheck="false" placeholder="all deployments of the account" value=refused.typed("deployment")/>
+            <input
+                class="input"
+                id="token-deployment"
+                name="deployment"
+                autocomplete="off"
+                spellcheck="false"
+                placeholder="all deployments of the account"
+                value=refused.typed("deployment")
+            />
         </div>
         <div class="field">
             <label for="token-days">"Validity in days"</label>
-            <input class="input mono" id="token-days" name="days" inputmode="numeric" autocomplete="off" placeholder="90" value=refused.typed("days")/>
+            <input
+                class="input mono"
+                id="token-days"
+                name="days"
+                inputmode="numeric"
+                autocomplete="off"
+                placeholder="90"
+                value=refused.typed("days")
+            />
             <span class="hint">"At most " {limits::API_TOKEN_DAYS} "."</span>
         </div>
     }

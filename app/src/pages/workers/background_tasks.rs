@@ -39,17 +39,24 @@ fn List(first: BackgroundTasks) -> impl IntoView {
     let none = move || {
         let is_empty = tasks.read().is_empty();
         is_empty.then(|| view! {
-            <p class="inside muted">"No background tasks yet. A server or worker lists its tasks a few seconds after it starts."</p>
+            <p class="padded muted">
+                "No background tasks yet. A server or worker lists its tasks a few seconds after \
+                 it starts."
+            </p>
         })
     };
     let more = move || {
         let more = list.read().more;
-        more.then(|| view! { <p class="inside muted">"More tasks exist. Failing tasks are listed first."</p> })
+        more.then(|| {
+            view! {
+                <p class="padded muted">"More tasks exist. Failing tasks are listed first."</p>
+            }
+        })
     };
     view! {
         <ProblemNotice problem=feed.problem() retry=feed.retry()/>
         {none}
-        <table class="table folds" hidden=move || tasks.read().is_empty()>
+        <table class="table responsive" hidden=move || tasks.read().is_empty()>
             <thead>
                 <tr>
                     <th scope="col">"Task"</th>
@@ -64,7 +71,9 @@ fn List(first: BackgroundTasks) -> impl IntoView {
             <tbody>{rows(tasks, |task| (task.process.id, task.name.clone()), row)}</tbody>
         </table>
         {more}
-        <div class="inside"><EquivalentCommands of=move |_: FormValues| vec![api::background_tasks::list_call()]/></div>
+        <div class="padded">
+            <EquivalentCommands of=move |_: FormValues| vec![api::background_tasks::list_call()]/>
+        </div>
     }
     .into_any()
 }
@@ -90,10 +99,16 @@ fn row(task: Memo<BackgroundTaskView>) -> impl IntoView {
             </td>
             <td data-label="Process"><span class="nowrap">{process}</span></td>
             <td data-label="Every"><span class="nowrap">{every}</span></td>
-            <td data-label="Last run" class="muted">{move || task.read().started.map(|at| view! { <TimeText at/> })}</td>
-            <td data-label="Duration"><span class="nowrap">{move || task.read().duration_ms.map(duration)}</span></td>
+            <td data-label="Last run" class="muted">
+                {move || task.read().started.map(|at| view! { <TimeText at/> })}
+            </td>
+            <td data-label="Duration">
+                <span class="nowrap">{move || task.read().duration_ms.map(duration)}</span>
+            </td>
             <td data-label="Result">{move || result(&task.read())}</td>
-            <td data-label="Next run" class="muted">{move || task.read().next.map(|at| view! { <Due at/> })}</td>
+            <td data-label="Next run" class="muted">
+                {move || task.read().next.map(|at| view! { <Due at/> })}
+            </td>
         </tr>
     }
     .into_any()
@@ -108,8 +123,10 @@ fn result(task: &BackgroundTaskView) -> impl IntoView + use<> {
             failures => format!("failed {}", many(failures, "time")),
         };
         view! {
-            <span class="pill" data-state="error">{crate::components::icon(Icon::Error)} {times}</span>
-            <span class="why">{error}</span>
+            <span class="pill" data-state="error">
+                {crate::components::icon(Icon::Error)} {times}
+            </span>
+            <span class="reason">{error}</span>
         }
     });
     let running = task.running.then(|| pill(("transition", Icon::Transition, "running")));
@@ -134,7 +151,13 @@ fn until(now: At, at: At) -> String {
     }
 }
 
-#[server(name = ReadBackgroundTasks, prefix = "/call", endpoint = "background_tasks", input = AsJson, output = AsJson)]
+#[server(
+    name = ReadBackgroundTasks,
+    prefix = "/call",
+    endpoint = "background_tasks",
+    input = AsJson,
+    output = AsJson
+)]
 pub async fn background_tasks() -> ServerResult<BackgroundTasks> {
     let (request, actor) = signed_in()?;
     answer(request.control.background_tasks(&actor, &BackgroundTasksQuery::default()).await).await

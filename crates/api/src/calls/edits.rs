@@ -90,6 +90,16 @@ pub fn unbind(
         .switch("with-dependents", with_dependents)
 }
 
+/// Shows the effect of edits that are not in the proposal.
+pub fn preview(proposal: ProposalId, edits: &[Edit]) -> Call {
+    let call = Call::post(format!("/proposals/{proposal}/preview"))
+        .json(json!({ "edits": edits }))
+        .command(["proposal", "preview"])
+        .argument(proposal.to_string())
+        .option("file", "-");
+    Call { input: Some(json!(edits).to_string()), ..call }
+}
+
 fn on_version(proposal: ProposalId, version: i32, verb: &str) -> Call {
     let call = Call::post(format!("/proposals/{proposal}/{verb}"))
         .json(json!({ "version": version }))

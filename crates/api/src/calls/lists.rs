@@ -62,19 +62,26 @@ impl List {
                 "/runs",
                 &["state", "deployment", "node", "role", "worker", "since", "until", "sort"],
             ),
-            Self::Reviews => ("/reviews", &["whose", "state", "deployment", "filter", "sort"]),
+            Self::Reviews => {
+                ("/reviews", &["involvement", "state", "deployment", "filter", "sort"])
+            }
             Self::Proposals => ("/proposals", &["mine", "drafts", "deployment", "filter", "sort"]),
             Self::Blueprints => ("/blueprints", &["deployment", "sort"]),
             Self::Pending => ("/pending", &["deployment", "node", "reason", "sort"]),
             Self::Barclamps => ("/barclamps", &["filter", "sort"]),
             Self::Roles => ("/roles", &["filter", "barclamp", "sort"]),
             Self::Imports => ("/imports", &["barclamp", "sort"]),
-            Self::Workers => ("/workers", &["alive", "phase", "filter", "sort"]),
+            Self::Workers => ("/workers", &["alive", "draining", "phase", "filter", "sort"]),
             Self::Audit => {
                 ("/audit", &["actor", "action", "subject", "source", "since", "until", "sort"])
             }
             Self::People => ("/people", &["filter", "kind", "disabled", "sort"]),
         }
+    }
+
+    /// The list's path. `owner` is the owner of a list such as a node's results.
+    pub fn path(self, owner: &str) -> String {
+        self.endpoint().0.replace(OWNER_PLACEHOLDER, &encoded(owner))
     }
 
     /// Arguments of `gantry` for this list.
@@ -104,21 +111,21 @@ impl List {
 const OWNER_PLACEHOLDER: &str = "{id}";
 
 /// The first page of a list. `asked` returns the value of a filter; empty filters are left out.
-pub fn list(list: List, asked: impl Fn(&str) -> Option<String>) -> Call {
-    page(list, None, asked)
+pub fn list(list: List, value_of: impl Fn(&str) -> Option<String>) -> Call {
+    page(list, None, value_of)
 }
 
 /// Like [`list`], for a list that belongs to the thing with this name or id.
-pub fn list_of(list: List, name: &str, asked: impl Fn(&str) -> Option<String>) -> Call {
-    page(list, Some(name), asked)
+pub fn list_of(list: List, name: &str, value_of: impl Fn(&str) -> Option<String>) -> Call {
+    page(list, Some(name), value_of)
 }
 
-fn page(list: List, name: Option<&str>, asked: impl Fn(&str) -> Option<String>) -> Call {
-    let (path, words) = list.endpoint();
-    let path = path.replace(OWNER_PLACEHOLDER, &encoded(name.unwrap_or_default()));
+fn page(list: List, name: Option<&str>, value_of: impl Fn(&str) -> Option<String>) -> Call {
+    let (_, words) = list.endpoint();
+    let path = list.path(name.unwrap_or_default());
     let filters = words
         .iter()
-        .filter_map(|word| Some((*word, asked(word).filter(|value| !value.trim().is_empty())?)));
+        .filter_map(|word| Some((*word, value_of(word).filter(|value| !value.trim().is_empty())?)));
     let filters: Vec<(&str, String)> = filters.collect();
     let pairs: Vec<String> =
         filters.iter().map(|(word, value)| format!("{word}={}", encoded(value))).collect();

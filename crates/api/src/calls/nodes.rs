@@ -6,7 +6,9 @@ use uuid::Uuid;
 
 use super::shell::encoded;
 use super::{Call, Method};
-use crate::nodes::NodeChange;
+use crate::nodes::{NodeChange, NodeRequest};
+
+const NODES_PATH: &str = "/nodes";
 
 /// Fields of the form for a new node. Empty fields are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,6 +27,11 @@ pub struct NewNode {
     pub key: String,
     /// The only host key that is accepted.
     pub host_key: String,
+}
+
+/// Adds a node, for clients that have typed fields instead of a form.
+pub fn create_node(request: &NodeRequest) -> Call {
+    Call::post(NODES_PATH).json(json!(request))
 }
 
 /// Adds a node.
@@ -49,7 +56,7 @@ pub fn add_node(new: &NewNode) -> Call {
     let has_ssh = body.contains_key("ssh");
     let ssh = if has_ssh { new.clone() } else { NewNode::default() };
     let several = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    let call = Call::post("/nodes").json(body.into()).command(["node", "add"]);
+    let call = Call::post(NODES_PATH).json(body.into()).command(["node", "add"]);
     let call = match new.fqdn.trim() {
         "" => call,
         fqdn => call.argument(fqdn),
@@ -91,10 +98,15 @@ pub fn show_node(fqdn: &str) -> Call {
     Call::get(format!("/nodes/{}", encoded(fqdn))).command(["node", "show", fqdn])
 }
 
+/// Changes a node's record. The server requires a version.
+pub fn patch_node(node: NodeId, change: Map<String, Value>) -> Call {
+    Call::new(Method::Patch, format!("/nodes/{node}")).json(change.into())
+}
+
 /// Changes a node's record at this version. Fields that are not in `change` keep their values.
 pub fn change_node(node: NodeId, version: i32, change: Map<String, Value>) -> Call {
     let words = edited(&change);
-    let call = Call::new(Method::Patch, format!("/nodes/{node}")).on(version).json(change.into());
+    let call = patch_node(node, change).on(version);
     let Some(words) = words else { return call };
     let call = call.command(["node", "edit"]).argument(node.to_string());
     words.into_iter().fold(call, |call, (name, value)| call.option(&name, &value)).version(version)
@@ -103,8 +115,10 @@ pub fn change_node(node: NodeId, version: i32, change: Map<String, Value>) -> Ca
 /// The command that proposes a change of a node in a blueprint. Hints come from a file, because no
 /// option can contain them.
 pub fn propose_change(fqdn: &str, change: &NodeChange) -> String {
-    let way = change.connection.as_ref().and_then(|way| serde_json::to_value(way).ok());
-    let options = way.as_ref().and_then(Value::as_object).and_then(edited).unwrap_or_default();
+    let connection =
+        change.connection.as_ref().and_then(|connection| serde_json::to_value(connection).ok());
+    let options =
+        connection.as_ref().and_then(Value::as_object).and_then(edited).unwrap_or_default();
     let call = Call::get("").command(["node", "edit", fqdn]);
     let call = options.into_iter().fold(call, |call, (name, value)| call.option(&name, &value));
     let call = if change.hints.is_some() { call.option("hints", "FILE") } else { call };
@@ -116,7 +130,7 @@ fn edited(change: &Map<String, Value>) -> Option<Vec<(String, String)>> {
     let mut options = Vec::new();
     for (name, value) in change {
         match (name.as_str(), value) {
-            ("connection", Value::Object(way)) => options.extend(edited(way)?),
+            ("connection", Value::Object(connection)) => options.extend(edited(connection)?),
             ("macs" | "addresses", Value::Array(all)) if !all.is_empty() => {
                 let option = if name == "macs" { "mac" } else { "ssh" };
                 options.extend(
@@ -133,15 +147,19 @@ fn edited(change: &Map<String, Value>) -> Option<Vec<(String, String)>> {
     Some(options)
 }
 
-/// Puts a node in maintenance, or ends the maintenance.
+/// Puts a node in maintenance at this version, or ends the maintenance.
 pub fn set_maintenance(node: NodeId, version: i32, maintenance: bool, reason: &str) -> Call {
-    Call::new(Method::Put, format!("/nodes/{node}/maintenance"))
-        .on(version)
-        .json(json!({ "maintenance": maintenance, "reason": reason }))
-        .command(["node", if maintenance { "start-maintenance" } else { "end-maintenance" }])
+    switch_maintenance(node, maintenance, reason).on(version).version(version)
+}
+
+/// Puts a node in maintenance at any version, or ends the maintenance.
+pub fn switch_maintenance(node: NodeId, maintenance: bool, reason: &str) -> Call {
+    let verb = if maintenance { "start-maintenance" } else { "end-maintenance" };
+    Call::post(format!("/nodes/{node}/{verb}"))
+        .json(json!({ "reason": reason }))
+        .command(["node", verb])
         .argument(node.to_string())
         .option("reason", reason)
-        .version(version)
 }
 
 /// Removes a node that is in no blueprint.
@@ -152,7 +170,7 @@ pub fn delete_node(node: NodeId) -> Call {
 }
 
 /// Creates a token for the node's own reports.
-pub fn mint_node_token(node: NodeId, name: &str, days: u32) -> Call {
+pub fn create_node_token(node: NodeId, name: &str, days: u32) -> Call {
     Call::post(format!("/nodes/{node}/tokens"))
         .json(json!({ "name": name, "days": days }))
         .session_only()

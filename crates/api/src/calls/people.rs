@@ -8,6 +8,11 @@ use uuid::Uuid;
 use super::{Body, Call, Method};
 use crate::people::{AccountKind, Grant};
 
+/// Path of the list of tokens.
+pub const TOKENS_PATH: &str = "/tokens";
+/// Path of the list of the reader's sessions.
+pub const SESSIONS_PATH: &str = "/me/sessions";
+
 /// Adds a person or a service account.
 pub fn add_person(name: &str, kind: AccountKind, grants: &[Grant]) -> Call {
     let noun = if kind == AccountKind::Service { "service" } else { "person" };
@@ -28,15 +33,18 @@ fn may(grant: &Grant) -> String {
 
 /// Replaces all permissions of a person, at this version of them.
 pub fn change_grants(id: PersonId, version: i32, grants: &[Grant]) -> Call {
+    replace_grants(id, grants).on(version).version(version)
+}
+
+/// Replaces all permissions of a person. The server requires a version.
+pub fn replace_grants(id: PersonId, grants: &[Grant]) -> Call {
     Call::new(Method::Patch, format!("/people/{id}/grants"))
-        .on(version)
         .json(json!({ "grants": grants }))
         .session_only()
         .command(["person", "grant"])
         .argument(id.to_string())
         .options("permission", grants.iter().map(may))
         .switch("none", grants.is_empty())
-        .version(version)
 }
 
 pub fn disable_person(id: PersonId) -> Call {
@@ -104,11 +112,11 @@ pub fn end_session(id: Uuid) -> Call {
 
 /// Ends all of the reader's other sessions.
 pub fn end_other_sessions() -> Call {
-    Call::new(Method::Delete, "/me/sessions").session_only().command(["session", "end-others"])
+    Call::new(Method::Delete, SESSIONS_PATH).session_only().command(["session", "end-others"])
 }
 
 /// Creates a token for the reader or for a service account.
-pub fn make_token(
+pub fn create_token(
     name: &str,
     scopes: &[&str],
     deployment: Option<&str>,
@@ -126,7 +134,7 @@ pub fn make_token(
             body.insert(word.into(), value);
         }
     }
-    Call::post("/tokens")
+    Call::post(TOKENS_PATH)
         .json(body)
         .session_only()
         .command(["token", "create"])
@@ -144,8 +152,8 @@ pub fn revoke_token(id: Uuid) -> Call {
         .argument(id.to_string())
 }
 
-/// Lists the reader's passkeys.
-pub fn list_passkeys() -> Call {
+/// Shows the reader's account with its passkeys.
+pub fn show_account() -> Call {
     Call::new(Method::Get, "/people/me").command(["me"])
 }
 

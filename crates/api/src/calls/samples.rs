@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::people::{AccountKind, Grant};
-use crate::views::graph::{GraphDirection, GraphOptions, Length, TrailOptions};
+use crate::views::graph::{GraphDirection, GraphOptions, Length, PathOptions};
 
 /// A reason with characters that are special in a shell.
 const REASON: &str = "ada's switch; $HOME & \"more\"";
@@ -42,7 +42,14 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         host_key: "ssh-ed25519 AAAA".into(),
         ..NewNode::default()
     };
-    let change = json!({ "description": REASON, "macs": ["00:25:90:aa:00:01"], "connection": { "port": 2222, "key_version": 2 } });
+    let change = json!(
+        {
+            "description": REASON, "macs": ["00:25:90:aa:00:01"], "connection": {
+                "port": 2222,
+                "key_version": 2
+            }
+        }
+    );
     let hints = json!({ "hints": { "rack": "it's 7" } });
     let fields = |change: &Value| change.as_object().cloned().unwrap_or_default();
     let options = GraphOptions {
@@ -54,8 +61,9 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         blueprint: Some(BlueprintNumber(3)),
         ..GraphOptions::default()
     };
-    let longest = Some(TrailOptions::Longest(Length::Time));
-    let highlighted = GraphOptions { trail: longest, only_trail: true, ..GraphOptions::default() };
+    let longest = Some(PathOptions::Longest(Length::Time));
+    let highlighted =
+        GraphOptions { marked_path: longest, only_path: true, ..GraphOptions::default() };
     let mut all = vec![
         propose(&web),
         propose_on_node(node),
@@ -77,6 +85,13 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
             &NoderoleKey { instance: 1, ..key.clone() },
             false,
         ),
+        preview(
+            proposal,
+            &[engine::plan::Edit::RemoveRole(engine::plan::edit::RemoveRole {
+                deployment,
+                role: role.clone(),
+            })],
+        ),
         undo(proposal, 3),
         redo(proposal, 3),
         discard(proposal, 3),
@@ -96,6 +111,30 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         execution(true, REASON),
         execution(false, REASON),
         show_review(review),
+        view_review(review),
+        mark_viewed(review, &[format!("node/{node}"), format!("deployment/{deployment}")]),
+        viewed_changes(review),
+        review_difference(review),
+        review_since(review),
+        review_impact(review),
+        review_report(review),
+        reviewed_noderole(review, node, &key),
+        discussion(review),
+        show_deployment(&web),
+        role_noderoles(&web, &role),
+        deployment_progress(&web),
+        export(&web),
+        show_proposal(proposal),
+        proposal_report(proposal),
+        drafted_noderole(proposal, node, &NoderoleKey { instance: 1, ..key.clone() }),
+        show_blueprint(BlueprintNumber(7)),
+        compare_blueprints("3", "7"),
+        show_run(run),
+        search_log(run, "it's 7"),
+        show_noderole(noderole),
+        show_worker(id(7)),
+        show_person(person),
+        jigs(),
         verdict(review, VerdictKind::Approve, ""),
         verdict(review, VerdictKind::RequestChanges, REASON),
         verdict(review, VerdictKind::Reject, "-no"),
@@ -135,8 +174,9 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         change_node(node, 4, fields(&change)),
         change_node(node, 4, fields(&hints)),
         set_maintenance(node, 4, true, REASON),
+        set_maintenance(node, 4, false, REASON),
         delete_node(node),
-        mint_node_token(node, "agent", 90),
+        create_node_token(node, "agent", 90),
         revoke_node_token(node, token),
         add_person("cy", AccountKind::Human, &grants),
         add_person("ci", AccountKind::Service, &[]),
@@ -146,7 +186,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         enable_person(person),
         confirm_person(person),
         dismiss_notices(),
-        list_passkeys(),
+        show_account(),
         revoke_passkey(engine::ids::PasskeyId(token)),
         create_link(person),
         set_password(),
@@ -154,8 +194,8 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         reset_factor(person),
         end_session(token),
         end_other_sessions(),
-        make_token("ci", &["viewer", "operator"], Some("web"), Some(30), Some(person)),
-        make_token("mine", &["viewer"], None, None, None),
+        create_token("ci", &["viewer", "operator"], Some("web"), Some(30), Some(person)),
+        create_token("mine", &["viewer"], None, None, None),
         revoke_token(token),
         search("it's 7"),
         search("-7"),
@@ -165,14 +205,14 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         run_data(run, "-7"),
     ];
     for which in List::ALL {
-        let asking = |filter: &dyn Fn(&str) -> Option<String>| match which {
+        let call_with = |filter: &dyn Fn(&str) -> Option<String>| match which {
             List::HealthChecks | List::Results | List::Noderoles => list_of(which, &n1, filter),
             _ => list(which, filter),
         };
-        all.push(asking(&|_| None));
-        all.push(asking(&|parameter| Some(sample_value(which, parameter).to_owned())));
+        all.push(call_with(&|_| None));
+        all.push(call_with(&|parameter| Some(sample_value(which, parameter).to_owned())));
         let is_time = |parameter: &str| matches!(parameter, "since" | "until");
-        all.push(asking(&|parameter| {
+        all.push(call_with(&|parameter| {
             (!is_time(parameter)).then(|| sample_value(which, parameter).to_owned())
         }));
     }
@@ -182,12 +222,12 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
 /// A valid value for a filter of a list.
 fn sample_value(list: List, parameter: &str) -> &'static str {
     match (list, parameter) {
-        (_, "alive" | "mine" | "drafts" | "disabled" | "reached") => "true",
+        (_, "alive" | "draining" | "mine" | "drafts" | "disabled" | "reached") => "true",
         (_, "since") => "2025-10-09T08:53:20.000Z",
         (_, "until") => "2026-02-02T02:40:00.000Z",
         (_, "source") => "database",
         (_, "kind") => "human",
-        (_, "whose") => "mine",
+        (_, "involvement") => "mine",
         (List::Reviews, "state") => "open",
         (_, "phase") => "confirmed",
         (List::Deployments, "state") => "on_hold",

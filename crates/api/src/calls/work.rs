@@ -15,8 +15,8 @@ use super::{Body, Call};
 pub fn hold(deployment: &DeploymentName, on_hold: bool, reason: &str) -> Call {
     let name = deployment.as_str();
     let verb = if on_hold { "hold" } else { "release" };
-    Call::post(format!("/deployments/{name}/hold"))
-        .json(json!({ "on_hold": on_hold, "reason": reason }))
+    Call::post(format!("/deployments/{name}/{verb}"))
+        .json(json!({ "reason": reason }))
         .command(["deployment", verb, name])
         .option("reason", reason)
 }
@@ -26,7 +26,7 @@ pub fn drain(worker: Uuid, drain: bool, reason: &str) -> Call {
     let verb = if drain { "drain" } else { "resume" };
     Call::post(format!("/workers/{worker}/{verb}"))
         .json(json!({ "reason": reason }))
-        .command(["workers", verb])
+        .command(["worker", verb])
         .argument(worker.to_string())
         .option("reason", reason)
 }
@@ -53,10 +53,24 @@ pub fn restore(deployment: &DeploymentName, blueprint: BlueprintNumber, partial:
 
 /// Turns execution on or off for all deployments.
 pub fn execution(enabled: bool, reason: &str) -> Call {
-    Call::post("/execution")
-        .json(json!({ "enabled": enabled, "reason": reason }))
-        .command(["execution", if enabled { "on" } else { "off" }])
+    let state = if enabled { "on" } else { "off" };
+    Call::post(format!("/execution/{state}"))
+        .json(json!({ "reason": reason }))
+        .command(["execution", state])
         .option("reason", reason)
+}
+
+/// Marks a review as viewed, for the differences of later reviews.
+pub fn view_review(id: ReviewId) -> Call {
+    Call::post(format!("/reviews/{id}/view")).command(["review", "view"]).argument(id.to_string())
+}
+
+/// Marks changes of a review as viewed. An anchor is `deployment/ID` or `node/ID`.
+pub fn mark_viewed(id: ReviewId, anchors: &[String]) -> Call {
+    let call = Call::post(format!("/reviews/{id}/viewed"))
+        .json(json!({ "anchors": anchors }))
+        .command(["review", "viewed"]);
+    anchors.iter().fold(call.argument(id.to_string()), |call, anchor| call.argument(anchor))
 }
 
 pub fn show_review(id: ReviewId) -> Call {
@@ -136,12 +150,12 @@ pub fn cancel_run(id: RunId) -> Call {
 
 /// Shows a role. `barclamp` selects one of several roles with this name.
 pub fn show_role(name: &RoleName, barclamp: &str) -> Call {
-    let asked = if barclamp.is_empty() {
+    let query = if barclamp.is_empty() {
         String::new()
     } else {
         format!("?barclamp={}", encoded(barclamp))
     };
-    Call::get(format!("/roles/{}{asked}", encoded(name.as_str())))
+    Call::get(format!("/roles/{}{query}", encoded(name.as_str())))
         .command(["role", "show", name.as_str()])
         .option_if_set("barclamp", barclamp)
 }
@@ -155,11 +169,11 @@ pub fn script(hash: Hash) -> Call {
 
 /// Shows the dependencies of a barclamp's roles, or of the roles around one role.
 pub fn role_graph(barclamp: &str, role: &str) -> Call {
-    let asked =
+    let pairs =
         [("barclamp", barclamp), ("role", role)].into_iter().filter(|(_, value)| !value.is_empty());
-    let asked: Vec<String> =
-        asked.map(|(word, value)| format!("{word}={}", encoded(value))).collect();
-    let query = if asked.is_empty() { String::new() } else { format!("?{}", asked.join("&")) };
+    let pairs: Vec<String> =
+        pairs.map(|(word, value)| format!("{word}={}", encoded(value))).collect();
+    let query = if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) };
     let call = Call::get(format!("/catalog/graph{query}"));
     // The command accepts only one of the two options.
     if !barclamp.is_empty() && !role.is_empty() {

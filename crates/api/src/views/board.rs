@@ -7,7 +7,7 @@ use engine::ids::{
     ProposalId, RoleName,
 };
 use engine::plan::NumberedEdit;
-use engine::plan::ground::Ground;
+use engine::plan::planning_data::PlanningData;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -25,8 +25,11 @@ pub const MAX_NODEROLES_PER_CELL: usize = 24;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct BoardQuery {
-    /// Only noderoles that are not ACTIVE. The counts by state still include all.
+    /// Only noderoles that are stale, unchecked or not ACTIVE. The counts by state still include
+    /// all.
     pub not_active: bool,
+    /// Only the target, without the edits of the open proposal.
+    pub target: bool,
 }
 
 /// The board of a deployment.
@@ -56,7 +59,8 @@ pub struct Board {
     /// Roles by barclamp. Roles of ancestors that run on the deployment's nodes come last.
     pub groups: Vec<BoardGroup>,
     /// Steps of the deployment's own noderoles that are left out of full cells. Together with the
-    /// listed noderoles they are all of its steps.
+    /// listed noderoles they are all of its steps. `stale` and `unchecked` also count the listed
+    /// noderoles.
     #[serde(default)]
     pub omitted: StateCounts,
     /// Nodes that can be bound here: the deployment's own and those of its ancestors.
@@ -192,6 +196,15 @@ pub struct BoardNoderole {
     /// Whether the draft removes it.
     #[serde(default)]
     pub removed: bool,
+    /// Whether its removal runs `remove` on the node. Otherwise its files and services stay there.
+    #[serde(default)]
+    pub runs_remove: bool,
+    /// Whether it is ACTIVE and its input has changed since its last run, or is being compared.
+    #[serde(default)]
+    pub stale: bool,
+    /// Whether it is ACTIVE and its check does not pass.
+    #[serde(default)]
+    pub unchecked: bool,
     /// Whether the node is alive.
     pub alive: bool,
     /// Error message, shortened.
@@ -272,7 +285,11 @@ pub struct RoleNoderolesQuery {
     /// Id of the last noderole of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<NoderoleId>,
-    /// Maximum number of noderoles on the page, from 1 to 200. Without it, a page has at most 1,000.
+    /// Only the target, without the edits of the open proposal.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub target: bool,
+    /// Maximum number of noderoles on the page, from 1 to 200. Without it, a page has at most
+    /// 1,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
 }
@@ -280,7 +297,14 @@ pub struct RoleNoderolesQuery {
 impl RoleNoderolesQuery {
     /// Selects all noderoles of the deployment's own role.
     pub fn of(role: RoleName) -> Self {
-        Self { role, of_ancestor: None, node: String::new(), after: None, limit: None }
+        Self {
+            role,
+            of_ancestor: None,
+            node: String::new(),
+            after: None,
+            target: false,
+            limit: None,
+        }
     }
 }
 
@@ -367,11 +391,11 @@ pub struct EditsPreview {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PlannerView {
-    /// Version of the ground. It changes whenever the ground does.
+    /// Version of the planning data. It changes whenever the data does.
     pub stamp: String,
-    /// The data to plan with. Null if the client has the ground of this stamp. Also null if the
-    /// ground is too large to send; then only the server can plan.
-    pub ground: Option<Ground>,
+    /// The data to plan with. Null if the client has the data of this stamp. Also null if the
+    /// data is too large to send; then only the server can plan.
+    pub planning_data: Option<PlanningData>,
     /// Number of the proposal.
     pub proposal: ProposalId,
     /// Version of the proposal.

@@ -54,7 +54,7 @@ pub struct GraphView {
     /// advice.
     pub cut: Option<String>,
     /// The marked path, if one was requested.
-    pub trail: Option<GraphTrail>,
+    pub marked_path: Option<GraphPath>,
     /// Journal position of this view.
     pub cursor: i64,
 }
@@ -62,7 +62,7 @@ pub struct GraphView {
 /// The marked path of a graph.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct GraphTrail {
+pub struct GraphPath {
     /// Description and size of the path, or the reason for its absence.
     pub summary: String,
     /// Number of noderoles on the path.
@@ -105,7 +105,7 @@ pub struct GraphVertex {
     /// Waves of its noderoles. Null if all of them are in a cycle or after one.
     pub waves: Option<WaveRange>,
     /// Number of its noderoles on the marked path.
-    pub on_trail: usize,
+    pub on_path: usize,
 }
 
 /// Number of noderoles with an appearance.
@@ -156,7 +156,7 @@ pub struct GraphEdge {
     /// The strongest kind of these edges.
     pub kind: EdgeKind,
     /// Number of these edges on the marked path.
-    pub on_trail: usize,
+    pub on_path: usize,
     /// Number of these edges that the change adds.
     #[serde(default)]
     pub added: usize,
@@ -181,9 +181,9 @@ pub struct GraphOptions {
     /// Maximum distance from `focus`, in edges. Default: no limit.
     pub steps: Option<u32>,
     /// The path to mark.
-    pub trail: Option<TrailOptions>,
+    pub marked_path: Option<PathOptions>,
     /// Whether to show only the noderoles of the marked path, individually.
-    pub only_trail: bool,
+    pub only_path: bool,
     /// Blueprint number. The graph of the cluster or of a deployment is shown as of this
     /// blueprint. Default: the newest one that has the deployment.
     pub blueprint: Option<BlueprintNumber>,
@@ -201,30 +201,30 @@ impl GraphOptions {
     /// defaults are left out.
     pub fn query_params(&self) -> Vec<(&'static str, String)> {
         let has_focus = self.focus.is_some();
-        let way = match self.direction {
+        let direction = match self.direction {
             GraphDirection::Both => None,
             GraphDirection::Up => Some("up"),
             GraphDirection::Down => Some("down"),
         };
-        let (from, to, longest) = match &self.trail {
+        let (from, to, longest) = match &self.marked_path {
             None => (None, None, None),
-            Some(TrailOptions::From(from)) => (Some(from.clone()), None, None),
-            Some(TrailOptions::Between(from, to)) => (Some(from.clone()), Some(to.clone()), None),
-            Some(TrailOptions::Longest(Length::Count)) => (None, None, Some("count")),
-            Some(TrailOptions::Longest(Length::Time)) => (None, None, Some("time")),
+            Some(PathOptions::From(from)) => (Some(from.clone()), None, None),
+            Some(PathOptions::Between(from, to)) => (Some(from.clone()), Some(to.clone()), None),
+            Some(PathOptions::Longest(Length::Count)) => (None, None, Some("count")),
+            Some(PathOptions::Longest(Length::Time)) => (None, None, Some("time")),
         };
         let roles: Vec<&str> = self.roles.iter().map(RoleName::as_str).collect();
         let all = [
             ("roles", Some(roles.join(",")).filter(|list| !list.is_empty())),
             ("nodes", Some(self.nodes.join(",")).filter(|list| !list.is_empty())),
             ("focus", self.focus.clone()),
-            ("direction", way.filter(|_| has_focus).map(str::to_owned)),
+            ("direction", direction.filter(|_| has_focus).map(str::to_owned)),
             ("steps", self.steps.filter(|_| has_focus).map(|steps| steps.to_string())),
             ("from", from),
             ("to", to),
             ("longest", longest.map(str::to_owned)),
             ("blueprint", self.blueprint.map(|target| target.to_string())),
-            ("only", self.only_trail.then(|| "trail".to_owned())),
+            ("only", self.only_path.then(|| "path".to_owned())),
         ];
         all.into_iter().filter_map(|(word, text)| Some((word, text?))).collect()
     }
@@ -234,7 +234,7 @@ impl GraphOptions {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum TrailOptions {
+pub enum PathOptions {
     /// Start of a path whose end is not chosen yet. Nothing is marked.
     From(String),
     /// All paths between two vertices, by key.

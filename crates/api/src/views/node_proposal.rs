@@ -37,6 +37,9 @@ pub struct NodeRole {
     pub deployment: DeploymentName,
     /// Whether it exists only in the draft.
     pub proposed: bool,
+    /// Whether its removal runs `remove` on the node. Otherwise its files and services stay there.
+    #[serde(default)]
+    pub runs_remove: bool,
 }
 
 /// A noderole with the edits of a proposal.

@@ -34,7 +34,7 @@ fn scripted(period: Duration) -> (Scripted, Script) {
 impl Script {
     async fn run_starts(&mut self) {
         let started = tokio::time::timeout(Duration::from_secs(10), self.started.recv()).await;
-        started.expect("a run starts in time").expect("the task is running");
+        started.expect("a run starts in time").expect("the task still runs");
     }
 
     /// Whether a run starts within a moment.
@@ -43,7 +43,7 @@ impl Script {
     }
 
     fn end(&self, result: TaskResult) {
-        self.results.send(result).expect("the task is running");
+        self.results.send(result).expect("the task still runs");
     }
 }
 
@@ -70,8 +70,8 @@ impl Task for Scripted {
 
     async fn run(&mut self) -> TaskResult {
         let _dropped = SetOnDrop(self.dropped.clone());
-        self.started.send(()).expect("the test is running");
-        let result = self.results.recv().await.expect("the test is running");
+        self.started.send(()).expect("the test still runs");
+        let result = self.results.recv().await.expect("the test still runs");
         if let Err(failure) = &result {
             assert_ne!(failure.text(), "panic: now", "boom");
         }
@@ -120,7 +120,7 @@ async fn activations_during_a_run_cause_one_more() {
     for _ in 0..3 {
         activator.activate();
     }
-    assert!(!script.starts_again().await, "two runs at once");
+    assert!(!script.starts_again().await, "two runs are active at once");
     script.end(done());
     script.run_starts().await;
     script.end(done());
@@ -144,7 +144,7 @@ async fn failures_are_counted_until_a_success() {
         activator.activate();
     }
     script.run_starts().await;
-    assert_eq!(driver.status()[0].next_due, None, "a run is in progress");
+    assert_eq!(driver.status()[0].next_due, None, "a task that is running has no next start");
     script.end(done());
     let status = status_when_idle(&driver).await;
     assert_eq!((status.failures, status.last_run.unwrap().result), (0, done()));
@@ -161,7 +161,10 @@ async fn panic_is_a_failure_and_the_task_continues() {
     script.end(Err(Failure::new("panic", "now")));
     let status = status_when_idle(&driver).await;
     let error = status.last_run.unwrap().result.unwrap_err();
-    assert_eq!(error.text(), "The task panicked. The log of the process has the error.");
+    assert_eq!(
+        error.text(),
+        "The task panicked: internal error. Read the log of this process for the cause."
+    );
     assert!(error.cause().unwrap().contains("boom"));
     assert_eq!(status.failures, 1);
     activator.activate();
@@ -216,6 +219,10 @@ fn next_start_counts_from_start_unless_failed() {
     let (period, started) = (Duration::from_secs(10), Instant::now());
     let after = |seconds| started + Duration::from_secs(seconds);
     assert_eq!(next_start(started, after(3), period, 0), after(10));
-    assert_eq!(next_start(started, after(12), period, 0), after(12), "a run took longer");
+    assert_eq!(
+        next_start(started, after(12), period, 0),
+        after(12),
+        "a task that runs longer than its period starts again at once"
+    );
     assert_eq!(next_start(started, after(3), period, 1), after(13));
 }

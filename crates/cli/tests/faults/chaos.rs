@@ -6,7 +6,7 @@
 //! cancel) is postponed. The test does not end before each kind has occurred. The results depend on
 //! the machine: two runs with one seed have the same faults at different moments.
 //!
-//! `make chaos SEED=1 MINUTES_LEN=10`. Without a seed, it chooses and prints a random one.
+//! `make chaos SEED=1 MINUTES=10`. Without a seed, it chooses and prints a random one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -76,29 +76,29 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::WorkerKilled => "worker killed",
-            Self::WorkerStopped => "worker stopped past its lease",
+            Self::WorkerStopped => "worker stopped beyond its lease",
             Self::SameRun => "two workers with the same run",
-            Self::ServerKilled => "server killed amid commits",
+            Self::ServerKilled => "server killed during commits",
             Self::PostgresRestarted => "PostgreSQL restarted",
-            Self::PostgresGone => "PostgreSQL gone past a lease",
-            Self::NodeGone => "node gone and back",
-            Self::NodeCrashed => "node without power and back",
+            Self::PostgresGone => "PostgreSQL down beyond a lease",
+            Self::NodeGone => "node unreachable, then back",
+            Self::NodeCrashed => "node without power, then back",
             Self::OtherHostKey => "wrong host key",
             Self::DiskFull => "disk full on the node",
             Self::NothingHeard => "notifications lost",
-            Self::WrongClock => "worker's clock an hour off",
+            Self::WrongClock => "worker's clock off by an hour",
             Self::RunCanceled => "run canceled",
         })
     }
 }
 
 /// A fault in progress: its end and its kind.
-struct Broken {
+struct ActiveFault {
     until: Instant,
-    what: What,
+    kind: FaultKind,
 }
 
-enum What {
+enum FaultKind {
     Worker(Worker),
     NoWorker { offset: i64 },
     NoServer { place: usize },
@@ -167,8 +167,8 @@ impl fmt::Display for Outcome {
             writeln!(f, "    {outcome:<26} {count}")?;
         }
         writeln!(f, "{:<34} {}", "steps", self.steps)?;
-        writeln!(f, "    {:<30} {}", "wait for another node's", self.between)?;
-        writeln!(f, "    {:<30} {}", "destructive runs begun", self.destroyed)?;
+        writeln!(f, "    {:<30} {}", "depend on another node", self.between)?;
+        writeln!(f, "    {:<30} {}", "destructive runs started", self.destroyed)?;
         writeln!(f, "{:<34} {}", "changes committed", self.tally.changes.committed.len())?;
         for (text, count) in &self.tally.changes.not {
             writeln!(f, "    {text:<30} {count}")?;
@@ -179,16 +179,11 @@ impl fmt::Display for Outcome {
             writeln!(f, "    {fault:<30} {count}")?;
         }
         for fault in self.tally.not_dealt() {
-            writeln!(f, "    {fault:<30} not once: there was no moment for it")?;
+            writeln!(f, "    {fault:<30} never: the test had no opportunity")?;
         }
         writeln!(f, "{:<34} {}", "violations", self.violations.total())?;
         write!(f, "{}", self.violations)?;
-        writeln!(
-            f,
-            "{:<34} {}",
-            "all that was meant is done",
-            if self.at_rest { "yes" } else { "no" }
-        )?;
+        writeln!(f, "{:<34} {}", "all steps are done", if self.at_rest { "yes" } else { "no" })?;
         write!(f, "{:<30} {} s", "took", self.took.as_secs())
     }
 }
@@ -197,7 +192,7 @@ struct Chaos {
     world: World,
     seeded: StdRng,
     tally: Tally,
-    broken: Vec<Broken>,
+    active_faults: Vec<ActiveFault>,
     /// Remaining faults of this round. Each kind occurs once before any kind recurs.
     ahead: Vec<Fault>,
     servers: watch::Sender<Vec<String>>,
@@ -241,7 +236,7 @@ impl Chaos {
             world,
             seeded: StdRng::seed_from_u64(seed),
             tally: Tally::default(),
-            broken: Vec::new(),
+            active_faults: Vec::new(),
             ahead: Vec::new(),
             servers,
         };
@@ -289,12 +284,14 @@ impl Chaos {
                 let offset = if fault == Fault::WrongClock { offset } else { 0 };
                 let Some(worker) = self.a_worker() else { return false };
                 drop(worker);
-                self.broken.push(Broken { until: soon, what: What::NoWorker { offset } });
+                self.active_faults
+                    .push(ActiveFault { until: soon, kind: FaultKind::NoWorker { offset } });
             }
             Fault::WorkerStopped => {
                 let Some(worker) = self.a_worker() else { return false };
                 worker.signal(Signal::SIGSTOP);
-                self.broken.push(Broken { until: later, what: What::Worker(worker) });
+                self.active_faults
+                    .push(ActiveFault { until: later, kind: FaultKind::Worker(worker) });
             }
             Fault::SameRun => return self.same_run().await,
             Fault::ServerKilled => return self.kill_server(soon),
@@ -305,14 +302,14 @@ impl Chaos {
                 let gone = fault == Fault::PostgresGone;
                 self.world.end_postgres(if gone { Signal::SIGQUIT } else { Signal::SIGINT });
                 let until = if gone { later } else { Instant::now() };
-                self.broken.push(Broken { until, what: What::NoPostgres });
+                self.active_faults.push(ActiveFault { until, kind: FaultKind::NoPostgres });
             }
             Fault::NodeGone | Fault::NodeCrashed | Fault::OtherHostKey | Fault::DiskFull => {
                 return self.break_node(fault, if fault == Fault::NodeGone { soon } else { later });
             }
             Fault::NothingHeard => {
-                let what = What::NotificationBlock(self.world.deafen().await);
-                self.broken.push(Broken { until: later, what });
+                let kind = FaultKind::NotificationBlock(self.world.deafen().await);
+                self.active_faults.push(ActiveFault { until: later, kind });
             }
             Fault::RunCanceled => return self.cancel().await,
         }
@@ -329,36 +326,36 @@ impl Chaos {
     }
 
     fn without_postgres(&self) -> bool {
-        self.broken.iter().any(|broken| matches!(broken.what, What::NoPostgres))
+        self.active_faults.iter().any(|fault| matches!(fault.kind, FaultKind::NoPostgres))
     }
 
     fn break_node(&mut self, fault: Fault, until: Instant) -> bool {
         let broken: BTreeSet<usize> =
-            self.broken.iter().filter_map(|broken| broken.what.node()).collect();
+            self.active_faults.iter().filter_map(|fault| fault.kind.node()).collect();
         let whole: Vec<usize> = (0..NODES).filter(|node| !broken.contains(node)).collect();
         if whole.len() <= NODES / 2 {
             return false;
         }
         let Some(node) = whole.choose(&mut self.seeded).copied() else { return false };
-        let what = match fault {
+        let kind = match fault {
             Fault::OtherHostKey => {
                 self.world.other_host_key(node, true);
-                What::HostKey(node)
+                FaultKind::HostKey(node)
             }
             Fault::DiskFull => {
                 self.world.fill_disk(node, true);
-                What::Disk(node)
+                FaultKind::Disk(node)
             }
             Fault::NodeCrashed => {
                 self.world.crash(node);
-                What::Node(node)
+                FaultKind::Node(node)
             }
             _ => {
                 self.world.testbed.node(node).stop();
-                What::Node(node)
+                FaultKind::Node(node)
             }
         };
-        self.broken.push(Broken { until, what });
+        self.active_faults.push(ActiveFault { until, kind });
         true
     }
 
@@ -369,7 +366,7 @@ impl Chaos {
         let place = self.seeded.random_range(0..self.world.servers.len());
         self.world.servers.remove(place);
         self.tell_servers();
-        self.broken.push(Broken { until, what: What::NoServer { place } });
+        self.active_faults.push(ActiveFault { until, kind: FaultKind::NoServer { place } });
         true
     }
 
@@ -380,7 +377,8 @@ impl Chaos {
         }
         let doubled = sqlx::query(
             "UPDATE run SET state = 'queued', worker_id = NULL, started_at = NULL
-             WHERE id = (SELECT id FROM run WHERE state = 'running' ORDER BY id DESC LIMIT 1) AND state = 'running'",
+             WHERE id = (SELECT id FROM run WHERE state = 'running' ORDER BY id DESC LIMIT 1) AND
+             state = 'running'",
         );
         let doubled = doubled.execute(&self.world.admin).await;
         doubled.is_ok_and(|done| done.rows_affected() > 0)
@@ -399,41 +397,43 @@ impl Chaos {
     }
 
     async fn mend(&mut self, now: Instant) {
-        let (due, left): (Vec<Broken>, _) =
-            std::mem::take(&mut self.broken).into_iter().partition(|broken| broken.until <= now);
-        self.broken = left;
+        let (due, left): (Vec<ActiveFault>, _) = std::mem::take(&mut self.active_faults)
+            .into_iter()
+            .partition(|fault| fault.until <= now);
+        self.active_faults = left;
         // PostgreSQL first, because other processes need it to start.
-        let (first, then): (Vec<Broken>, Vec<Broken>) =
-            due.into_iter().partition(|b| matches!(b.what, What::NoPostgres));
-        for Broken { what, .. } in first.into_iter().chain(then) {
-            self.mend_one(what).await;
+        let (first, then): (Vec<ActiveFault>, Vec<ActiveFault>) =
+            due.into_iter().partition(|b| matches!(b.kind, FaultKind::NoPostgres));
+        for ActiveFault { kind, .. } in first.into_iter().chain(then) {
+            self.mend_one(kind).await;
         }
     }
 
-    async fn mend_one(&mut self, what: What) {
-        match what {
-            What::Worker(worker) => {
+    async fn mend_one(&mut self, kind: FaultKind) {
+        match kind {
+            FaultKind::Worker(worker) => {
                 worker.signal(Signal::SIGCONT);
                 self.world.workers.push(worker);
             }
-            What::NoWorker { offset } => self.world.start_worker_at(offset),
-            What::NoServer { place } => {
+            FaultKind::NoWorker { offset } => self.world.start_worker_at(offset),
+            FaultKind::NoServer { place } => {
                 if !self.world.try_server() {
                     let until = Instant::now() + Duration::from_secs(1);
-                    self.broken.push(Broken { until, what: What::NoServer { place } });
+                    self.active_faults
+                        .push(ActiveFault { until, kind: FaultKind::NoServer { place } });
                     return;
                 }
                 let last = self.world.servers.len() - 1;
                 self.world.servers.swap(place.min(last), last);
                 self.tell_servers();
             }
-            What::NoPostgres => {
+            FaultKind::NoPostgres => {
                 self.world.postgres.ensure_running().await.unwrap();
             }
-            What::Node(node) => self.world.testbed.node(node).restart().unwrap(),
-            What::HostKey(node) => self.world.other_host_key(node, false),
-            What::Disk(node) => self.world.fill_disk(node, false),
-            What::NotificationBlock(deaf) => {
+            FaultKind::Node(node) => self.world.testbed.node(node).restart().unwrap(),
+            FaultKind::HostKey(node) => self.world.other_host_key(node, false),
+            FaultKind::Disk(node) => self.world.fill_disk(node, false),
+            FaultKind::NotificationBlock(deaf) => {
                 deaf.stop().await;
             }
         }
@@ -480,14 +480,14 @@ impl Chaos {
             println!("{line}");
         }
         let answered = &self.tally.changes.committed;
-        let kept: i64 = sqlx::query_scalar(
+        let stored: i64 = sqlx::query_scalar(
             "SELECT count(*) FROM blueprint WHERE number = ANY($1) AND kind = 'change'",
         )
         .bind(answered)
         .fetch_one(&self.world.admin)
         .await
         .unwrap();
-        let lost = answered.len() - usize::try_from(kept).unwrap();
+        let lost = answered.len() - usize::try_from(stored).unwrap();
         if violations.total() > 0 || !at_rest {
             eprintln!("{}\n{}", self.world.picture().await, self.world.logs());
         }
@@ -506,7 +506,7 @@ impl Chaos {
     }
 }
 
-impl What {
+impl FaultKind {
     fn node(&self) -> Option<usize> {
         match self {
             Self::Node(node) | Self::HostKey(node) | Self::Disk(node) => Some(*node),
@@ -539,15 +539,15 @@ async fn changing(mut changing: Changing) -> Changes {
                 changes.committed.push(target);
                 bound.extend(binds);
             }
-            Err(why) => {
+            Err(failure) => {
                 // If a commit's response was lost, the next error shows whether it was committed.
-                if matches!(why, RequestFailure::Refused(422, _)) {
+                if matches!(failure, RequestFailure::Refused(422, _)) {
                     bound.extend(binds);
                     bound.retain(|it| !touched.contains(it));
                 }
-                changes.errors += usize::from(matches!(why, RequestFailure::Refused(500, _)));
-                let text = match why {
-                    RequestFailure::Broken(_) => "without an answer".to_owned(),
+                changes.errors += usize::from(matches!(failure, RequestFailure::Refused(500, _)));
+                let text = match failure {
+                    RequestFailure::NoResponse(_) => "without an answer".to_owned(),
                     refused => refused.to_string(),
                 };
                 *changes.not.entry(text).or_default() += 1;
@@ -603,7 +603,7 @@ impl Changing {
     async fn change(&mut self, deployment: &str, edits: Vec<Value>) -> Result<i64, RequestFailure> {
         let servers = self.servers.borrow().clone();
         let Some(server) = servers.choose(&mut self.seeded).cloned() else {
-            return Err(RequestFailure::Broken("no server".to_owned()));
+            return Err(RequestFailure::NoResponse("no server".to_owned()));
         };
         let [ada, bo] = self.people.clone().map(|cookie| Client { server: server.clone(), cookie });
         let review = approved(&ada, &bo, deployment, edits).await?;
@@ -636,7 +636,7 @@ fn one_minute_of_chaos_violates_nothing() {
 
 /// `make chaos`.
 #[test]
-#[ignore = "as long as one likes: make chaos SEED=1 MINUTES=10"]
+#[ignore = "runs as long as requested: make chaos SEED=1 MINUTES=10"]
 fn chaos_of_a_seed() {
     let number = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
     let seed = number("SEED")

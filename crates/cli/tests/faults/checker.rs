@@ -19,7 +19,7 @@ pub enum Line {
         /// Whether the run is exclusive.
         exclusive: bool,
         /// Earlier runs with a live process, and whether they are exclusive.
-        there: Vec<(i64, bool)>,
+        concurrent: Vec<(i64, bool)>,
     },
     /// The run ended on its own and succeeded.
     End { run: i64, role: String, at: u64 },
@@ -60,7 +60,7 @@ pub struct Observation {
     /// `applied`: the end of a run applied its result. `late`: another statement did. `backwards`:
     /// a number decreased.
     pub kind: String,
-    pub what: String,
+    pub detail: String,
 }
 
 /// A dependency between two steps.
@@ -83,7 +83,7 @@ pub struct Evidence {
     /// Claim time of each run.
     pub claimed: BTreeMap<i64, u64>,
     /// Retries requested by a person: the step, and its last run before the request.
-    pub asked: Vec<(String, i64)>,
+    pub requested: Vec<(String, i64)>,
     pub seen: Vec<Observation>,
 }
 
@@ -113,12 +113,12 @@ impl Kind {
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::Unapproved => "run without approved target",
+            Self::Unapproved => "run without an approved blueprint",
             Self::TwoAtOnce => "two exclusive runs on a node",
             Self::Order => "order of edges",
             Self::DestroyedTwice => "destructive step started twice",
             Self::Late => "late result applied",
-            Self::Stuck => "stuck without reason",
+            Self::Stuck => "stuck without a reason",
             Self::Backwards => "moving backwards",
         })
     }
@@ -137,8 +137,8 @@ impl Violations {
         self.0.values().map(Vec::len).sum()
     }
 
-    fn add(&mut self, kind: Kind, what: String) {
-        self.0.entry(kind).or_default().push(what);
+    fn add(&mut self, kind: Kind, detail: String) {
+        self.0.entry(kind).or_default().push(detail);
     }
 }
 
@@ -146,8 +146,8 @@ impl fmt::Display for Violations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for kind in Kind::ALL {
             writeln!(f, "{kind:<34} {}", self.count(kind))?;
-            for what in self.0.get(&kind).into_iter().flatten() {
-                writeln!(f, "    {what}")?;
+            for detail in self.0.get(&kind).into_iter().flatten() {
+                writeln!(f, "    {detail}")?;
             }
         }
         Ok(())
@@ -166,7 +166,7 @@ pub fn judge(evidence: &Evidence) -> Violations {
         at_once(&mut found, node, lines);
         order(&mut found, node, lines, &evidence.edges);
         order_between(&mut found, node, lines, evidence);
-        destroyed_once(&mut found, node, lines, &runs, &evidence.asked);
+        destroyed_once(&mut found, node, lines, &runs, &evidence.requested);
         backwards(&mut found, node, lines, &runs);
     }
     for step in &evidence.steps {
@@ -174,8 +174,8 @@ pub fn judge(evidence: &Evidence) -> Violations {
     }
     for seen in &evidence.seen {
         match seen.kind.as_str() {
-            "late" => found.add(Kind::Late, seen.what.clone()),
-            "backwards" => found.add(Kind::Backwards, seen.what.clone()),
+            "late" => found.add(Kind::Late, seen.detail.clone()),
+            "backwards" => found.add(Kind::Backwards, seen.detail.clone()),
             _ => {}
         }
     }
@@ -202,9 +202,9 @@ fn at_once(found: &mut Violations, node: &str, lines: &[Line]) {
     let mut begun: Vec<(i64, bool)> = Vec::new();
     for line in lines {
         match line {
-            Line::Start { run, role, exclusive, there, .. } => {
+            Line::Start { run, role, exclusive, concurrent, .. } => {
                 for (other, _) in
-                    there.iter().filter(|(other, its)| *exclusive && *its && other != run)
+                    concurrent.iter().filter(|(other, its)| *exclusive && *its && other != run)
                 {
                     found.add(
                         Kind::TwoAtOnce,
@@ -223,9 +223,9 @@ fn at_once(found: &mut Violations, node: &str, lines: &[Line]) {
                 };
                 let (_, exclusive) = begun[at];
                 for (other, _) in begun[at + 1..].iter().filter(|(_, its)| exclusive && *its) {
-                    let what =
+                    let detail =
                         format!("{role} ended on {node} as run {run} after run {other} had begun");
-                    found.add(Kind::TwoAtOnce, what);
+                    found.add(Kind::TwoAtOnce, detail);
                 }
             }
         }
@@ -279,10 +279,10 @@ fn order_between(found: &mut Violations, node: &str, lines: &[Line], evidence: &
         for Edge { parent_node, parent, .. } in edges {
             let its = evidence.journals.get(parent_node).map(Vec::as_slice).unwrap_or_default();
             if !was_done(its, parent, at) {
-                let what = format!(
+                let detail = format!(
                     "{role} ran on {node} as run {run} before {parent} was done on {parent_node}"
                 );
-                found.add(Kind::Order, what);
+                found.add(Kind::Order, detail);
             }
         }
     }
@@ -290,10 +290,10 @@ fn order_between(found: &mut Violations, node: &str, lines: &[Line], evidence: &
 
 /// Whether the last event of a role up to that moment is a success. An event in the same hundredth
 /// may have come after it.
-fn was_done(lines: &[Line], wanted: &str, by: u64) -> bool {
+fn was_done(lines: &[Line], role_name: &str, by: u64) -> bool {
     let mut heard = lines.iter().filter_map(|line| match line {
-        Line::Start { role, at, .. } if role == wanted && *at < by => Some(false),
-        Line::End { role, at, .. } if role == wanted && *at <= by => Some(true),
+        Line::Start { role, at, .. } if role == role_name && *at < by => Some(false),
+        Line::End { role, at, .. } if role == role_name && *at <= by => Some(true),
         _ => None,
     });
     heard.next_back() == Some(true)
@@ -306,22 +306,22 @@ fn destroyed_once(
     node: &str,
     lines: &[Line],
     runs: &BTreeMap<i64, &Run>,
-    asked: &[(String, i64)],
+    requested: &[(String, i64)],
 ) {
     let mut last: BTreeMap<(&str, i64), i64> = BTreeMap::new();
     for line in lines {
         let Line::Start { run, role, .. } = line else { continue };
         let Some(run) = runs.get(run).filter(|run| run.destructive) else { continue };
         let Some(before) = last.insert((&run.step, run.generation), run.id) else { continue };
-        if !asked
+        if !requested
             .iter()
             .any(|(step, after)| *step == run.step && before <= *after && *after < run.id)
         {
-            let what = format!(
-                "{role} began on {node} as run {} after run {before}, and nobody asked for it",
+            let detail = format!(
+                "{role} began on {node} as run {} after run {before}, without a request",
                 run.id
             );
-            found.add(Kind::DestroyedTwice, what);
+            found.add(Kind::DestroyedTwice, detail);
         }
     }
 }
@@ -379,14 +379,14 @@ mod tests {
     use super::*;
 
     /// A start whose time is derived from its number.
-    fn start(run: i64, role: &str, there: &[(i64, bool)]) -> Line {
+    fn start(run: i64, role: &str, concurrent: &[(i64, bool)]) -> Line {
         let at = run.unsigned_abs() * 10;
         Line::Start {
             run,
             role: role.to_owned(),
             at,
             exclusive: role != "aside",
-            there: there.to_vec(),
+            concurrent: concurrent.to_vec(),
         }
     }
 
@@ -437,8 +437,8 @@ mod tests {
             steps: vec![step("base", 20), step("top", 21)],
             edges: vec![edge("n1")],
             claimed: BTreeMap::from([(10, 99), (20, 199), (21, 209)]),
-            asked: Vec::new(),
-            seen: vec![Observation { kind: "applied".to_owned(), what: "base 20".to_owned() }],
+            requested: Vec::new(),
+            seen: vec![Observation { kind: "applied".to_owned(), detail: "base 20".to_owned() }],
         }
     }
 
@@ -446,7 +446,7 @@ mod tests {
     fn counted(change: impl FnOnce(&mut Evidence)) -> BTreeMap<Kind, usize> {
         let mut evidence = good();
         change(&mut evidence);
-        judge(&evidence).0.into_iter().map(|(kind, what)| (kind, what.len())).collect()
+        judge(&evidence).0.into_iter().map(|(kind, detail)| (kind, detail.len())).collect()
     }
 
     fn lines(evidence: &mut Evidence) -> &mut Vec<Line> {
@@ -461,14 +461,14 @@ mod tests {
     fn valid_evidence_has_no_violation() {
         assert_eq!(counted(|_| ()), BTreeMap::new());
         // A non-exclusive run may run next to another one.
-        let beside = |evidence: &mut Evidence| {
+        let concurrent = |evidence: &mut Evidence| {
             let run = Run { id: 22, step: "aside".to_owned(), ..evidence.runs[2].clone() };
             evidence.runs.push(run);
             lines(evidence).insert(3, start(22, "aside", &[(20, true)]));
             lines(evidence)[4] = start(21, "top", &[(22, false)]);
             lines(evidence).push(end(22, "aside"));
         };
-        assert_eq!(counted(beside), BTreeMap::new());
+        assert_eq!(counted(concurrent), BTreeMap::new());
         let waiting = |evidence: &mut Evidence| {
             evidence.steps[1].state = "error".to_owned();
             evidence.steps[1].reason = Some("no such disk".to_owned());
@@ -487,8 +487,9 @@ mod tests {
 
     #[test]
     fn concurrent_exclusive_runs_are_counted() {
-        let there = |evidence: &mut Evidence| lines(evidence)[1] = start(20, "base", &[(10, true)]);
-        assert_eq!(counted(there), only(Kind::TwoAtOnce));
+        let concurrent =
+            |evidence: &mut Evidence| lines(evidence)[1] = start(20, "base", &[(10, true)]);
+        assert_eq!(counted(concurrent), only(Kind::TwoAtOnce));
         let ended_later = |evidence: &mut Evidence| lines(evidence).insert(2, end(10, "base"));
         assert_eq!(counted(ended_later), only(Kind::TwoAtOnce));
         let never_begun = |evidence: &mut Evidence| lines(evidence).insert(0, end(9, "base"));
@@ -500,7 +501,7 @@ mod tests {
     #[test]
     fn child_before_parent_is_counted() {
         let first = |evidence: &mut Evidence| drop(lines(evidence).remove(2));
-        assert_eq!(counted(first), only(Kind::Order), "its parent has begun, and did not end well");
+        assert_eq!(counted(first), only(Kind::Order), "the parent started and did not succeed");
         let alone = |evidence: &mut Evidence| {
             *lines(evidence) = vec![start(21, "top", &[]), end(21, "top")]
         };
@@ -509,8 +510,8 @@ mod tests {
 
     /// Moves the second step to another node.
     fn apart(evidence: &mut Evidence) {
-        let there = lines(evidence).split_off(3);
-        evidence.journals.insert("n2".to_owned(), there);
+        let journal = lines(evidence).split_off(3);
+        evidence.journals.insert("n2".to_owned(), journal);
         evidence.edges = vec![edge("n2")];
     }
 
@@ -523,9 +524,13 @@ mod tests {
                 evidence.claimed.insert(21, at);
             })
         };
-        assert_eq!(claimed(205), BTreeMap::new(), "in the hundredth in which its parent ended");
+        assert_eq!(
+            claimed(205),
+            BTreeMap::new(),
+            "the child may start in the hundredth of a second in which its parent ended"
+        );
         assert_eq!(claimed(204), only(Kind::Order));
-        assert_eq!(claimed(99), only(Kind::Order), "its parent had not even begun");
+        assert_eq!(claimed(99), only(Kind::Order), "the parent had not started");
         let again = |at| {
             counted(|evidence| {
                 apart(evidence);
@@ -538,7 +543,7 @@ mod tests {
         assert_eq!(
             again(209),
             BTreeMap::new(),
-            "its parent began again when it was claimed already"
+            "the parent started again after the child was claimed"
         );
         assert_eq!(again(221), only(Kind::Order));
         let never = |evidence: &mut Evidence| {
@@ -557,16 +562,28 @@ mod tests {
             evidence.runs.iter_mut().for_each(|run| run.destructive = run.step == "base");
         };
         assert_eq!(counted(twice), only(Kind::DestroyedTwice));
-        let asked = |step: &str, after| {
+        let requested = |step: &str, after| {
             counted(|evidence| {
                 twice(evidence);
-                evidence.asked.push((step.to_owned(), after));
+                evidence.requested.push((step.to_owned(), after));
             })
         };
-        assert_eq!(asked("base", 19), BTreeMap::new());
-        assert_eq!(asked("base", 18), only(Kind::DestroyedTwice), "asked before");
-        assert_eq!(asked("base", 20), only(Kind::DestroyedTwice), "asked after");
-        assert_eq!(asked("top", 19), only(Kind::DestroyedTwice), "asked for another");
+        assert_eq!(requested("base", 19), BTreeMap::new());
+        assert_eq!(
+            requested("base", 18),
+            only(Kind::DestroyedTwice),
+            "the request came before the first start"
+        );
+        assert_eq!(
+            requested("base", 20),
+            only(Kind::DestroyedTwice),
+            "the request came after the second start"
+        );
+        assert_eq!(
+            requested("top", 19),
+            only(Kind::DestroyedTwice),
+            "the request was for another step"
+        );
         let of_another_generation = |evidence: &mut Evidence| {
             twice(evidence);
             evidence.runs[0].generation = 1;
@@ -581,7 +598,7 @@ mod tests {
             counted(|evidence| evidence.runs[1].outcome = Some("late".to_owned())),
             only(Kind::Late)
         );
-        let seen = Observation { kind: "late".to_owned(), what: "base 10".to_owned() };
+        let seen = Observation { kind: "late".to_owned(), detail: "base 10".to_owned() };
         assert_eq!(counted(|evidence| evidence.seen.push(seen)), only(Kind::Late));
     }
 
@@ -601,7 +618,7 @@ mod tests {
         assert_eq!(counted(|evidence| evidence.runs[0].generation = 3), only(Kind::Backwards));
         assert_eq!(counted(|evidence| evidence.steps[0].applied = 3), only(Kind::Backwards));
         let seen =
-            Observation { kind: "backwards".to_owned(), what: "head from 5 to 4".to_owned() };
+            Observation { kind: "backwards".to_owned(), detail: "head from 5 to 4".to_owned() };
         assert_eq!(counted(|evidence| evidence.seen.push(seen)), only(Kind::Backwards));
     }
 
@@ -611,7 +628,7 @@ mod tests {
         evidence.runs[0].approved = false;
         let text = judge(&evidence).to_string();
         assert!(
-            text.contains("run without approved target        1\n    run 10 of generation 1\n"),
+            text.contains("run without an approved blueprint  1\n    run 10 of generation 1\n"),
             "{text}"
         );
         assert!(text.contains("moving backwards                   0\n"), "{text}");

@@ -52,7 +52,10 @@ pub fn shim(folder: &Path) -> PathBuf {
         std::fs::write(&source, SOURCE).unwrap();
         let made =
             Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
-        assert!(made.unwrap().success(), "cc makes the library by which a worker's clock is off");
+        assert!(
+            made.unwrap().success(),
+            "cc failed to compile the library that shifts a worker's clock"
+        );
     }
     library
 }

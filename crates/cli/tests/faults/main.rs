@@ -3,7 +3,7 @@
 //! runs twice at once, and no step is stuck without a reason.
 
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod chaos;
 mod checker;

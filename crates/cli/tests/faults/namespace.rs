@@ -58,12 +58,12 @@ pub fn entered(test: &str, room: Room) -> bool {
     if is_inside() {
         return true;
     }
-    if let (Room::Disk, Err(why)) = (room, possible()) {
+    if let (Room::Disk, Err(reason)) = (room, possible()) {
         // `cargo xtask test` repeats this message at its end.
-        eprintln!("skipped: {test} needs a mount namespace of its own, and unshare says: {why}");
+        eprintln!("skipped: {test} needs a mount namespace of its own, and unshare says: {reason}");
         return false;
     }
-    assert!(enter(test, room, &[]), "{test} failed: see above");
+    assert!(enter(test, room, &[]), "{test} failed: see the output above");
     false
 }
 
@@ -138,7 +138,7 @@ fn fill_disk(file: &Path, full: bool) {
 }
 
 fn limit_files(root: &Path, full: bool) {
-    assert!(bounded_by(Room::Files), "a test that fills a disk has to be entered");
+    assert!(bounded_by(Room::Files), "a test that fills a disk must run in its own namespace");
     if full {
         // Not even one more line must fit. Empty lines are ignored.
         let mut journal = std::fs::OpenOptions::new()
@@ -169,8 +169,8 @@ fn limit_files(root: &Path, full: bool) {
 fn processes_of(root: &Path) -> BTreeSet<i32> {
     let config = root.with_file_name("sshd_config").to_string_lossy().into_owned();
     let of_run = format!("GANTRY_ROOT={}", root.to_string_lossy());
-    let has = |bytes: &[u8], wanted: &str| {
-        bytes.windows(wanted.len()).any(|part| part == wanted.as_bytes())
+    let has = |bytes: &[u8], expected: &str| {
+        bytes.windows(expected.len()).any(|part| part == expected.as_bytes())
     };
     let belongs = |pid: i32| {
         let words = read_of(pid, "cmdline");

@@ -22,17 +22,19 @@ async fn returning_node_ends_its_lost_run() {
     // Other nodes are not affected.
     world.change("west", vec![world.bind(1, "top")]).await;
     world.until(4, "step WHERE state = 'active'").await;
-    assert!(world.exists(0, run), "nobody could end it");
+    assert!(world.exists(0, run), "the run stays open because no worker reached the node");
     world.testbed.node(0).restart().unwrap();
     let again = world.started(0, "left", run).await;
     world.keep(0, "left", false);
     world.converged(8).await;
     all_is_well(&world).await;
-    let base_again = world
-        .journal(0)
-        .iter()
-        .any(|line| matches!(line, Line::Start { run, role, .. } if role == "base" && *run < again && *run > 1));
-    assert!(!base_again, "the machine did not restart, so it kept what was applied");
+    let base_again = world.journal(0).iter().any(|line| {
+        matches!(
+            line,
+            Line::Start { run, role, .. } if role == "base" && *run < again && *run > 1
+        )
+    });
+    assert!(!base_again, "the machine did not restart, so the applied step did not run again");
 }
 
 /// A dependency on another node's step also holds while that node is unreachable.
@@ -47,7 +49,11 @@ async fn dependency_on_unreachable_node_is_respected() {
     world.crash(0);
     world.until(1, "node WHERE transport = 'ssh' AND NOT alive").await;
     world
-        .until(1, "step s JOIN noderole n ON n.id = s.noderole_id WHERE n.role = 'spoke' AND s.state = 'blocked'")
+        .until(
+            1,
+            "step s JOIN noderole n ON n.id = s.noderole_id WHERE n.role = 'spoke' AND \
+            s.state = 'blocked'",
+        )
         .await;
     world.testbed.node(0).restart().unwrap();
     world.started(0, "hub", run).await;
@@ -58,7 +64,11 @@ async fn dependency_on_unreachable_node_is_respected() {
     assert_eq!(evidence.edges.iter().filter(|edge| edge.node != edge.parent_node).count(), 1);
     let mut early = evidence.clone();
     early.claimed.values_mut().for_each(|at| *at = 0);
-    assert_eq!(judge(&early).count(Kind::Order), 1, "had it not waited");
+    assert_eq!(
+        judge(&early).count(Kind::Order),
+        1,
+        "the checker must report a child that was claimed before its parent"
+    );
 }
 
 /// The node loses power, and all its processes end.
@@ -85,14 +95,15 @@ async fn node_with_other_host_key_runs_nothing() {
     world.until(1, "node WHERE transport = 'ssh' AND alive").await;
     world.other_host_key(0, true);
     world.until(1, "node WHERE transport = 'ssh' AND NOT alive").await;
-    let text = "health_check WHERE NOT reached AND detail LIKE '%Unexpected host key of%' AND detail LIKE '%reinstalled%'";
+    let text = "health_check WHERE NOT reached AND detail LIKE '%Unexpected host key of%' AND \
+        detail LIKE '%reinstalled%'";
     assert!(world.count(text).await >= 1);
     world.change("east", vec![world.bind(0, "top")]).await;
     world
         .until(1, "step s JOIN node n ON n.id = s.node_id WHERE s.state = 'todo' AND NOT n.alive")
         .await;
     let log = fs::read_to_string(world.testbed.nodes()[0].root.with_file_name("sshd.log")).unwrap();
-    assert!(!log.contains("Accepted"), "no key of ours was shown to it: {log}");
+    assert!(!log.contains("Accepted"), "a key was offered to the unknown server: {log}");
     assert!(world.journal(0).is_empty());
     world.other_host_key(0, false);
     world.converged(4).await;

@@ -25,7 +25,7 @@ pub struct Client {
 #[derive(Debug)]
 pub enum RequestFailure {
     /// The connection broke, so the result is unknown.
-    Broken(String),
+    NoResponse(String),
     /// An error response: status and problem.
     Refused(u16, Value),
 }
@@ -33,7 +33,7 @@ pub enum RequestFailure {
 impl fmt::Display for RequestFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Broken(why) => write!(f, "without an answer: {why}"),
+            Self::NoResponse(error) => write!(f, "without an answer: {error}"),
             Self::Refused(status, problem) => {
                 write!(f, "{status} {}", problem["code"].as_str().unwrap_or("?"))
             }
@@ -58,8 +58,8 @@ impl Client {
     ) -> Result<Value, RequestFailure> {
         let (status, body) = match timeout(ANSWER, self.exchange(method, path, body)).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => return Err(RequestFailure::Broken(error)),
-            Err(_) => return Err(RequestFailure::Broken("no answer".to_owned())),
+            Ok(Err(error)) => return Err(RequestFailure::NoResponse(error)),
+            Err(_) => return Err(RequestFailure::NoResponse("no answer".to_owned())),
         };
         let body = serde_json::from_slice(&body)
             .unwrap_or_else(|_| json!({"text": String::from_utf8_lossy(&body).into_owned()}));

@@ -53,10 +53,14 @@ async fn waits_for_a_person(world: &World, run: i64) {
     assert_eq!(
         world.journal(0).iter().filter(|line| wiped(line)).count(),
         2,
-        "runs {run} and {again}"
+        "the destructive step must start twice, in runs {run} and {again}"
     );
-    let unasked = Evidence { asked: Vec::new(), ..gather(world).await };
-    assert_eq!(judge(&unasked).count(Kind::DestroyedTwice), 1, "had nobody asked");
+    let unrequested = Evidence { requested: Vec::new(), ..gather(world).await };
+    assert_eq!(
+        judge(&unrequested).count(Kind::DestroyedTwice),
+        1,
+        "the checker must report a second start without a request"
+    );
 }
 
 /// The next worker continues the run, so its result is known.
@@ -141,7 +145,8 @@ async fn suspended_worker_loses_its_run() {
     world.until(2, "worker WHERE phase = 'confirmed' AND lease_until > now()").await;
     all_is_well(&world).await;
     let outcomes: Vec<(i64, String)> = sqlx::query_as(
-        "SELECT id, outcome FROM run r WHERE step_id = (SELECT step_id FROM run WHERE id = $1) ORDER BY id",
+        "SELECT id, outcome FROM run r WHERE step_id = (SELECT step_id FROM run WHERE id = $1) \
+         ORDER BY id",
     )
     .bind(run)
     .fetch_all(&world.admin)
@@ -158,7 +163,8 @@ async fn suspended_worker_loses_its_run() {
 async fn queue_again(world: &World, run: i64) -> String {
     let queued = sqlx::query_scalar(
         "WITH was AS (SELECT id, worker_id FROM run WHERE id = $1)
-         UPDATE run r SET state = 'queued', worker_id = NULL, started_at = NULL, lease_until = now() + interval '1 min'
+         UPDATE run r SET state = 'queued', worker_id = NULL, started_at = NULL, lease_until =
+         now() + interval '1 min'
          FROM was WHERE r.id = was.id RETURNING was.worker_id::text",
     );
     queued.bind(run).fetch_one(&world.admin).await.unwrap()
@@ -174,7 +180,8 @@ async fn node_starts_run_of_two_workers_once() {
     world.until(1, &format!("run WHERE id = {run} AND worker_id <> '{first}'")).await;
     world.workers[0].signal(Signal::SIGCONT);
     let refused = format!(
-        "run WHERE id = {run} AND outcome = 'failed' AND error LIKE '%attempt {run} of this step is outdated%'"
+        "run WHERE id = {run} AND outcome = 'failed' AND error LIKE '%attempt {run} of this step \
+         is outdated%'"
     );
     world.until(1, &refused).await;
     world.keep(0, "base", false);
@@ -198,7 +205,7 @@ async fn workers_without_notifications_find_all_runs() {
     world.converged(8).await;
     all_is_well(&world).await;
     let lost = deaf.stop().await;
-    assert!(lost > 0, "connections that listened were cut");
+    assert!(lost > 0, "no connection for notifications was cut");
 }
 
 /// Leases, backoffs and log times all use the database's clock.
@@ -220,8 +227,13 @@ async fn worker_clock_may_be_an_hour_off() {
     world.converged(9).await;
     all_is_well(&world).await;
     assert_eq!(world.count("worker WHERE lease_until > now() + interval '1 min'").await, 0);
-    assert!(world.count("run_log").await > 0, "all have said something");
+    assert!(world.count("run_log").await > 0, "no run wrote a log");
     let wrong = "run_log l JOIN run r ON r.id = l.run_id
-                 WHERE l.at NOT BETWEEN r.started_at - interval '1 min' AND r.ended_at + interval '1 min'";
-    assert_eq!(world.count(wrong).await, 0, "what was said has the time at which it was said");
+                 WHERE l.at NOT BETWEEN r.started_at - interval '1 min' AND r.ended_at + interval
+                 '1 min'";
+    assert_eq!(
+        world.count(wrong).await,
+        0,
+        "a log entry has a time that differs from the server's clock"
+    );
 }

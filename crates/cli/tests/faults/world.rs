@@ -219,7 +219,12 @@ impl World {
 
     pub fn bind(&self, node: usize, role: &str) -> Value {
         let node = &self.nodes[node];
-        json!({"edit": "bind", "deployment": self.deployments[node.deployment], "node": node.id, "role": role})
+        json!(
+            {
+                "edit": "bind", "deployment": self.deployments[node.deployment], "node": node.id,
+                "role": role
+            }
+        )
     }
 
     /// Proposes and approves a change.
@@ -262,16 +267,16 @@ impl World {
     }
 
     /// Counts rows in the database.
-    pub async fn count(&self, what: &str) -> i64 {
-        let query = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {what}"));
+    pub async fn count(&self, from: &str) -> i64 {
+        let query = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {from}"));
         sqlx::query_scalar(query).fetch_one(&self.admin).await.unwrap()
     }
 
     /// Waits until this number of rows exists.
-    pub async fn until(&self, count: i64, what: &str) {
+    pub async fn until(&self, count: i64, from: &str) {
         let begun = Instant::now();
         loop {
-            let query = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {what}"));
+            let query = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {from}"));
             let found: Result<i64, sqlx::Error> =
                 sqlx::query_scalar(query).fetch_one(&self.admin).await;
             if found.as_ref().is_ok_and(|found| *found == count) {
@@ -279,7 +284,7 @@ impl World {
             }
             if begun.elapsed() > PATIENCE {
                 panic!(
-                    "{found:?} instead of {count}: {what}\n{}\n{}",
+                    "expected {count}, found {found:?}: {from}\n{}\n{}",
                     self.picture().await,
                     self.logs()
                 );
@@ -297,13 +302,19 @@ impl World {
     /// Steps and runs, for the messages of failing tests.
     pub async fn picture(&self) -> String {
         let lines: Result<Vec<String>, _> = sqlx::query_scalar(
-            "SELECT concat_ws(' ', n.role, d.fqdn, s.state, s.generation, s.applied_generation, s.failures, CASE WHEN s.not_before > now() THEN s.not_before - now() END, s.pending, s.error)
+            "SELECT concat_ws(' ', n.role, d.fqdn, s.state, s.generation, s.applied_generation,
+                 s.failures, CASE WHEN s.not_before > now() THEN s.not_before - now() END,
+                 s.pending, s.error)
              FROM step s JOIN noderole n ON n.id = s.noderole_id JOIN node d ON d.id = s.node_id
-             UNION ALL (SELECT concat_ws(' ', 'run', id, state, outcome, worker_id, lease_until - now(), error) FROM run ORDER BY id DESC LIMIT 30)
-             UNION ALL SELECT concat_ws(' ', fqdn, alive, contradicting_checks) FROM node WHERE NOT phantom
-             UNION ALL (SELECT concat_ws(' ', 'health check', at, detail) FROM health_check WHERE NOT reached ORDER BY at DESC LIMIT 10)
+             UNION ALL (SELECT concat_ws(' ', 'run', id, state, outcome, worker_id, lease_until -
+             now(), error) FROM run ORDER BY id DESC LIMIT 30)
+             UNION ALL SELECT concat_ws(' ', fqdn, alive, contradicting_checks) FROM node WHERE NOT
+             phantom
+             UNION ALL (SELECT concat_ws(' ', 'health check', at, detail) FROM health_check WHERE
+             NOT reached ORDER BY at DESC LIMIT 10)
              UNION ALL SELECT concat_ws(' ', name, phase, lease_until - now()) FROM worker
-             UNION ALL SELECT concat_ws(' ', pid, state, wait_event, now() - xact_start, left(query, 80)) FROM pg_stat_activity WHERE datname = current_database()",
+             UNION ALL SELECT concat_ws(' ', pid, state, wait_event, now() - xact_start,
+             left(query, 80)) FROM pg_stat_activity WHERE datname = current_database()",
         )
         .fetch_all(&self.admin)
         .await;
@@ -327,7 +338,7 @@ impl World {
                 Some(run) => return run,
                 None if begun.elapsed() > PATIENCE => {
                     panic!(
-                        "{role} does not start on node {node}\n{}\n{}",
+                        "{role} did not start on node {node}\n{}\n{}",
                         self.picture().await,
                         self.logs()
                     );
@@ -357,8 +368,9 @@ impl World {
         let (run, root) = (format!("GANTRY_RUN={run}"), format!("GANTRY_ROOT={root}"));
         processes().any(|pid| {
             let words = read_of(pid, "environ");
-            let has =
-                |wanted: &str| words.split(|byte| *byte == 0).any(|word| word == wanted.as_bytes());
+            let has = |expected: &str| {
+                words.split(|byte| *byte == 0).any(|word| word == expected.as_bytes())
+            };
             has(&run) && has(&root)
         })
     }
@@ -369,7 +381,7 @@ impl World {
         while self.exists(node, run) {
             assert!(
                 begun.elapsed() < PATIENCE,
-                "run {run} does not end on node {node}\n{}",
+                "run {run} did not end on node {node}\n{}",
                 self.logs()
             );
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -377,12 +389,12 @@ impl World {
     }
 
     /// Keeps a node's disk full until a condition is true.
-    pub async fn full_until(&self, node: usize, what: &str) {
+    pub async fn full_until(&self, node: usize, from: &str) {
         let begun = Instant::now();
-        while self.count(what).await == 0 {
+        while self.count(from).await == 0 {
             assert!(
                 begun.elapsed() < PATIENCE,
-                "{what}\n{}\n{}",
+                "{from}\n{}\n{}",
                 self.picture().await,
                 self.logs()
             );
@@ -429,7 +441,7 @@ impl World {
         kill(Pid::from_raw(text.lines().next().unwrap().trim().parse().unwrap()), signal).unwrap();
         let begun = Instant::now();
         while self.postgres.is_running() {
-            assert!(begun.elapsed() < PATIENCE, "PostgreSQL does not end");
+            assert!(begun.elapsed() < PATIENCE, "PostgreSQL did not stop");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -442,7 +454,8 @@ impl World {
             let mut cut = 0;
             while stopped.try_recv().is_err() {
                 let listening: Result<i64, sqlx::Error> = sqlx::query_scalar(
-                    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query ILIKE 'listen%'",
+                    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query \
+                     ILIKE 'listen%'",
                 )
                 .fetch_one(&admin)
                 .await;

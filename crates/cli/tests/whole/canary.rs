@@ -54,7 +54,7 @@ impl LeakTest {
     #[track_caller]
     fn check(&self, place: &str, text: &str) {
         for (name, canary) in &self.canaries {
-            assert!(!text.contains(canary.as_str()), "{name} in {place}");
+            assert!(!text.contains(canary.as_str()), "{place} contains {name}");
         }
     }
 
@@ -103,7 +103,8 @@ impl LeakTest {
     async fn stored(&self) {
         let admin = self.installation.admin().await;
         let tables: Vec<String> = sqlx::query_scalar(
-            "SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'",
+            "SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND \
+             relkind = 'r'",
         )
         .fetch_all(&admin)
         .await
@@ -120,7 +121,7 @@ impl LeakTest {
             self.check(&table, &text);
             for (name, canary) in &self.canaries {
                 let digits: String = canary.bytes().map(|byte| format!("{byte:02x}")).collect();
-                assert!(!text.contains(&digits), "{name} in {table}, as bytes");
+                assert!(!text.contains(&digits), "table {table} contains {name} as bytes");
             }
         }
         // A chunk border may split a secret, so search whole logs too.
@@ -134,14 +135,14 @@ impl LeakTest {
             logs.iter().map(|log| String::from_utf8_lossy(log)).collect::<Vec<_>>().join("\n");
         assert!(
             logs.contains("I was told: (secret)"),
-            "the scripts' own words are looked at: {logs}"
+            "the logs must contain the scripts' output: {logs}"
         );
         self.check("a run's log", &logs);
         admin.close().await;
     }
 }
 
-async fn caged() -> LeakTest {
+async fn start_leak_test() -> LeakTest {
     let barclamps = vec![
         ("stack/stack.yml", BARCLAMP.to_owned()),
         ("stack/scripts/tells/10-say", LEAKING_SCRIPT.to_owned()),
@@ -162,7 +163,7 @@ async fn caged() -> LeakTest {
     installation.reaches("fails", "error", 1).await;
     assert!(
         (1..=2).all(|n| has(&installation.root(n).join("heard"), SECRET)),
-        "the runs had the secret"
+        "the runs must have received the secret"
     );
     let contexts =
         std::fs::read_to_string(installation.folder.path().join("config/gantry/contexts.toml"))
@@ -171,7 +172,9 @@ async fn caged() -> LeakTest {
         .split('"')
         .filter_map(|text| text.strip_prefix("gantry_session=").map(str::to_owned))
         .collect();
-    let [ada, bo] = sessions.as_slice() else { panic!("two people are in: {}", sessions.len()) };
+    let [ada, bo] = sessions.as_slice() else {
+        panic!("expected the sessions of two people: {}", sessions.len())
+    };
     let make = ["token", "create", "--name", "ci", "--permission", "viewer", "--json"];
     let token = installation.gantry(&make).json()["token"].as_str().unwrap().to_owned();
     let canaries = vec![
@@ -186,24 +189,25 @@ async fn caged() -> LeakTest {
 }
 
 /// Everything readable: every GET in the OpenAPI document, and the pages.
-async fn addresses(cage: &LeakTest, cookie: &str) -> Vec<String> {
-    let (_, contract) =
-        cage.ask(Method::GET, "/api/v1/openapi.json", &[("cookie", cookie)], &Value::Null).await;
+async fn addresses(leak_test: &LeakTest, cookie: &str) -> Vec<String> {
+    let (_, contract) = leak_test
+        .ask(Method::GET, "/api/v1/openapi.json", &[("cookie", cookie)], &Value::Null)
+        .await;
     let contract: Value = serde_json::from_str(&contract).unwrap();
-    let installation = &cage.installation;
+    let installation = &leak_test.installation;
     let json = |words: &[&str]| installation.gantry(&[words, &["--json"]].concat()).json();
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let runs = json(&["run", "list"]);
     let of = |role: &str| {
         let found = runs["runs"].as_array().unwrap().iter().find(|run| run["role"] == role);
-        text(&found.unwrap_or_else(|| panic!("no run of {role}: {runs}"))["id"])
+        text(&found.unwrap_or_else(|| panic!("{role} has no run: {runs}"))["id"])
     };
     let (tells, fails) = (of("tells"), of("fails"));
     let noderole = |name: &str| text(&json(&["noderole", "show", name])["id"]);
     let of_noderoles = [noderole("n1/tells"), noderole("n2/fails")];
     let worker = text(&json(&["workers"])["workers"][0]["id"]);
     let person = text(&json(&["me"])["person"]["id"]);
-    let review = &cage.review;
+    let review = &leak_test.review;
     let filled = |path: &str, which: usize| {
         let id: &str = match path.split('/').nth(3).unwrap_or_default() {
             "deployments" => "web",
@@ -277,12 +281,12 @@ async fn addresses(cage: &LeakTest, cookie: &str) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn secret_printed_by_script_is_leaked_nowhere() {
-    let mut cage = caged().await;
-    let cookie = format!("gantry_session={}", cage.canary("ada's session"));
-    let bearer = format!("Bearer {}", cage.canary("the token"));
+    let mut leak_test = start_leak_test().await;
+    let cookie = format!("gantry_session={}", leak_test.canary("ada's session"));
+    let bearer = format!("Bearer {}", leak_test.canary("the token"));
     let (as_ada, by_token) = ([("cookie", cookie.as_str())], [("authorization", bearer.as_str())]);
     let page = [("cookie", cookie.as_str()), ("accept", "text/html")];
-    let all = addresses(&cage, &cookie).await;
+    let all = addresses(&leak_test, &cookie).await;
     assert!(all.len() > 80, "{all:?}");
     let mut masked = 0;
     let mut seen = 0;
@@ -293,19 +297,23 @@ async fn secret_printed_by_script_is_leaked_nowhere() {
             vec![&page[..]]
         };
         for headers in headers {
-            let (status, text) = cage.ask(Method::GET, path, headers, &Value::Null).await;
+            let (status, text) = leak_test.ask(Method::GET, path, headers, &Value::Null).await;
             assert!(status < 500 && status != 401, "{path}: {status} {text}");
             seen += usize::from(status == 200);
             masked += usize::from(text.contains("(secret)"));
         }
     }
-    assert!(seen > 80 && masked > 4, "{seen} answers say something, {masked} where the secret was");
+    assert!(
+        seen > 80 && masked > 4,
+        "only {seen} responses have content, and {masked} of them a masked secret"
+    );
 
     // A review names the secret and its version.
     for more in [&[][..], &["--json"]] {
-        let output =
-            cage.installation.gantry(&[&["review", "show", &cage.review][..], more].concat());
-        cage.check("gantry review show", &(output.out.clone() + &output.err));
+        let output = leak_test
+            .installation
+            .gantry(&[&["review", "show", &leak_test.review][..], more].concat());
+        leak_test.check("gantry review show", &(output.out.clone() + &output.err));
         let page = output.ok();
         assert!(page.contains("deploy/key") && page.contains("version"), "{page}");
     }
@@ -313,42 +321,50 @@ async fn secret_printed_by_script_is_leaked_nowhere() {
     // Errors that contain their input, and metrics.
     let wrong = format!("Bearer {METRICS}x");
     let refused =
-        cage.ask(Method::GET, "/metrics", &[("authorization", &wrong)], &Value::Null).await;
+        leak_test.ask(Method::GET, "/metrics", &[("authorization", &wrong)], &Value::Null).await;
     assert!(matches!(refused.0, 401 | 403), "{refused:?}");
     let collect = format!("Bearer {METRICS}");
     let metrics =
-        cage.ask(Method::GET, "/metrics", &[("authorization", &collect)], &Value::Null).await;
+        leak_test.ask(Method::GET, "/metrics", &[("authorization", &collect)], &Value::Null).await;
     assert!(metrics.0 == 200 && metrics.1.contains("gantry_"), "{metrics:?}");
     let stale = format!("{bearer}x");
     assert_eq!(
-        cage.ask(Method::GET, "/api/v1/people", &[("authorization", &stale)], &Value::Null).await.0,
+        leak_test
+            .ask(Method::GET, "/api/v1/people", &[("authorization", &stale)], &Value::Null)
+            .await
+            .0,
         401
     );
     let retry = json!({"reason": "look again"});
     let noderole =
-        cage.installation.gantry(&["noderole", "show", "n2/fails", "--json"]).json()["id"].clone();
+        leak_test.installation.gantry(&["noderole", "show", "n2/fails", "--json"]).json()["id"]
+            .clone();
     let retry_at = format!("/api/v1/noderoles/{}/retry", noderole.as_str().unwrap());
-    assert!(cage.ask(Method::POST, &retry_at, &as_ada, &retry).await.0 < 300);
-    cage.installation.reaches("fails", "error", 1).await;
+    assert!(leak_test.ask(Method::POST, &retry_at, &as_ada, &retry).await.0 < 300);
+    leak_test.installation.reaches("fails", "error", 1).await;
     for words in [&["logs"][..], &["run", "show"]] {
-        for run in
-            cage.installation.gantry(&["run", "list", "--json"]).json()["runs"].as_array().unwrap()
+        for run in leak_test.installation.gantry(&["run", "list", "--json"]).json()["runs"]
+            .as_array()
+            .unwrap()
         {
             let id = run["id"].to_string();
-            let output = cage.installation.gantry(&[words, &[id.as_str()]].concat());
-            cage.check(&format!("gantry {words:?}"), &(output.out + &output.err));
+            let output = leak_test.installation.gantry(&[words, &[id.as_str()]].concat());
+            leak_test.check(&format!("gantry {words:?}"), &(output.out + &output.err));
         }
     }
 
     // The database is unavailable for a while. No error may contain its URL.
-    cage.stored().await;
-    cage.installation.loses_its_database();
-    let (status, _) = cage.ask(Method::GET, "/api/v1/overview", &as_ada, &Value::Null).await;
+    leak_test.stored().await;
+    leak_test.installation.loses_its_database();
+    let (status, _) = leak_test.ask(Method::GET, "/api/v1/overview", &as_ada, &Value::Null).await;
     assert_eq!(status, 503);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    cage.installation.postgres.ensure_running().await.unwrap();
-    let log = cage.installation.log();
-    assert!(log.contains("worker") && log.contains("/api/v1/"), "it is the log of both");
-    cage.check("the log", &log);
-    cage.stored().await;
+    leak_test.installation.postgres.ensure_running().await.unwrap();
+    let log = leak_test.installation.log();
+    assert!(
+        log.contains("worker") && log.contains("/api/v1/"),
+        "the log must contain entries of the server and the worker"
+    );
+    leak_test.check("the log", &log);
+    leak_test.stored().await;
 }

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 /// Timeout for any condition on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// The setup of a installation.
+/// The setup of an installation.
 pub struct Plan {
     /// Barclamps as files by name.
     pub barclamps: Vec<(&'static str, String)>,
@@ -79,8 +79,11 @@ impl CommandOutput {
 
     /// Checks the exit code and the output of a failed command.
     #[track_caller]
-    pub fn no(self, code: i32, says: &str) -> Self {
-        assert!(self.code == Some(code) && self.err.contains(says), "{code}, {says:?}: {self:?}");
+    pub fn no(self, code: i32, message: &str) -> Self {
+        assert!(
+            self.code == Some(code) && self.err.contains(message),
+            "{code}, {message:?}: {self:?}"
+        );
         self
     }
 }
@@ -302,7 +305,7 @@ impl Installation {
             .unwrap();
         let begun = Instant::now();
         while self.postgres.is_running() {
-            assert!(begun.elapsed() < PATIENCE, "PostgreSQL does not end");
+            assert!(begun.elapsed() < PATIENCE, "PostgreSQL did not stop");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -316,7 +319,7 @@ impl Installation {
             if found == expected {
                 break;
             }
-            assert!(begun.elapsed() < PATIENCE, "{query} is {found} and not {expected}");
+            assert!(begun.elapsed() < PATIENCE, "{query} is {found}, expected {expected}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         admin.close().await;
@@ -328,7 +331,8 @@ impl Installation {
         let begun = Instant::now();
         loop {
             let found: Vec<(String, Option<String>)> = sqlx::query_as(
-                "SELECT s.state::text, s.error FROM step s JOIN noderole n ON n.id = s.noderole_id WHERE n.role = $1",
+                "SELECT s.state::text, s.error FROM step s JOIN noderole n ON n.id = s.noderole_id \
+                 WHERE n.role = $1",
             )
             .bind(role)
             .fetch_all(&admin)
@@ -339,7 +343,7 @@ impl Installation {
             }
             assert!(
                 begun.elapsed() < PATIENCE,
-                "{role} is not {state}: {found:?}\n{}",
+                "{role} did not become {state}: {found:?}\n{}",
                 tail(&self.log())
             );
             tokio::time::sleep(Duration::from_millis(50)).await;

@@ -2,7 +2,7 @@
 //! command line.
 
 #![cfg(unix)]
-#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod canary;
 mod installation;

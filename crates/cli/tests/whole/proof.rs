@@ -77,8 +77,10 @@ async fn changed_export_line_is_reported() {
     let lines = installation.exported().await;
     let output = installation.verifies(&lines).ok();
     assert!(
-        output
-            .contains("2 blueprints have the approvals that their policies require. 1 runs match"),
+        output.contains(
+            "Blueprints with the approvals that their policies require: 2. Runs that match their \
+             blueprints: 1.\n"
+        ) && output.contains("1 policy and "),
         "{output}"
     );
 

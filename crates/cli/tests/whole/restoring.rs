@@ -27,7 +27,7 @@ fn commands(heading: &str) -> String {
     let book = std::fs::read_to_string(book).unwrap();
     let chapter = book
         .split_once(&format!("\n### {heading}\n"))
-        .unwrap_or_else(|| panic!("no chapter {heading}"))
+        .unwrap_or_else(|| panic!("the book has no section {heading}"))
         .1;
     let commands = chapter.split_once("```sh\n").unwrap().1.split_once("```").unwrap().0;
     commands.to_owned()
@@ -157,11 +157,18 @@ async fn restore_keeps_backup_and_voids_later_changes() {
     let again = installation.gantry(&submit).json()["review"].to_string();
     assert_ne!(again, old);
     installation.gantry(&["review", "commit", &again]).no(5, "approval");
-    assert_eq!(installation.committed(&again), "3", "the number is given again");
+    assert_eq!(
+        installation.committed(&again),
+        "3",
+        "the restored database assigns this number again"
+    );
     installation.start_worker();
     installation.reaches("app", "active", 2).await;
     // The node has seen this attempt number in the previous epoch. The attempt starts, because its
     // epoch is newer.
-    assert!(installation.newest_run().await <= before, "numbers of attempts are given again");
+    assert!(
+        installation.newest_run().await <= before,
+        "the restored database assigns the numbers of runs again"
+    );
     assert_eq!((installation.runs_on(1), installation.runs_on(2)), (1, 2));
 }

@@ -170,7 +170,8 @@ impl Site {
         let testbed = Testbed::start(&folder, &installation.secrets(), 5).unwrap();
         let line = |node: &testbed::Node| {
             format!(
-                "{}.stack.example.com ssh={} port={PORT} user={} key={KEY} host_key=\"{}\" root={}\n",
+                "{}.stack.example.com ssh={} port={PORT} user={} key={KEY} host_key=\"{}\" \
+                 root={}\n",
                 node.name,
                 node.address,
                 node.user,
@@ -272,7 +273,7 @@ impl Site {
             if found["status"]["alive"] == (state == "alive") {
                 return;
             }
-            assert!(begun.elapsed() < PATIENCE, "{name} is not {state}: {found}");
+            assert!(begun.elapsed() < PATIENCE, "{name} did not become {state}: {found}");
             std::thread::sleep(Duration::from_millis(200));
         }
     }
@@ -330,7 +331,7 @@ async fn site_answers_after_each_change_and_failure() {
 
     site.change(&site.document(&[3, 4], 7203));
     site.answers_through(&[3, 4], 7203);
-    assert_eq!(site.process(2, "counter"), None, "`remove` stopped it");
+    assert_eq!(site.process(2, "counter"), None, "`remove` stopped the service");
 
     // The followers and the counters read the port of the leader.
     site.leader_port = 7201;
@@ -354,7 +355,7 @@ async fn site_answers_after_each_change_and_failure() {
     site.counters_answer(&[2], 7103);
     let begun = Instant::now();
     while site.process(3, "counter").is_none_or(|pid| pid == killed) {
-        assert!(begun.elapsed() < PATIENCE, "nothing started the service again");
+        assert!(begun.elapsed() < PATIENCE, "the service was not started again");
         std::thread::sleep(Duration::from_millis(200));
     }
     site.converges();

@@ -12,6 +12,7 @@ use crate::client::{Client, ListOptions};
 use crate::exit::{Failure, Outcome};
 use crate::output::list::{List, word};
 use crate::output::{plain, value_text};
+use crate::server::RequestOptions;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Barclamp {
@@ -21,7 +22,7 @@ pub(crate) enum Barclamp {
         #[arg(long, value_name = "TEXT")]
         filter: Option<String>,
         #[command(flatten)]
-        much: ListOptions,
+        list_options: ListOptions,
     },
     /// List imports with their barclamps and findings
     Imports {
@@ -29,7 +30,7 @@ pub(crate) enum Barclamp {
         #[arg(long, value_name = "NAME")]
         barclamp: Option<String>,
         #[command(flatten)]
-        much: ListOptions,
+        list_options: ListOptions,
     },
     /// Import barclamps from files and folders
     Import {
@@ -41,11 +42,11 @@ pub(crate) enum Barclamp {
 
 pub(crate) fn barclamp(client: &Client, command: &Barclamp) -> Outcome {
     match command {
-        Barclamp::List { filter, much } => {
-            client.list(&barclamp_list(), &Query::default().with("filter", filter), much)
+        Barclamp::List { filter, list_options } => {
+            client.list(&barclamp_list(), &Query::default().with("filter", filter), list_options)
         }
-        Barclamp::Imports { barclamp, much } => {
-            client.list(&import_list(), &Query::default().with("barclamp", barclamp), much)
+        Barclamp::Imports { barclamp, list_options } => {
+            client.list(&import_list(), &Query::default().with("barclamp", barclamp), list_options)
         }
         Barclamp::Import { paths } => {
             let mut gathered = ImportFiles::default();
@@ -64,7 +65,9 @@ pub(crate) fn barclamp(client: &Client, command: &Barclamp) -> Outcome {
                         .into(),
                 ));
             }
-            let response = client.server.post("/barclamps", json!({"files": gathered.files}))?;
+            let body = Some(json!({"files": gathered.files}));
+            let with = RequestOptions { body, ..RequestOptions::default() };
+            let response = client.server.request(&api::calls::import(), with)?.read()?;
             client.output.either(&response, &imported_text(&response).join("\n"))
         }
     }
@@ -74,13 +77,16 @@ pub(crate) fn barclamp(client: &Client, command: &Barclamp) -> Outcome {
 fn imported_text(response: &Value) -> Vec<String> {
     let list = |word: &str| response[word].as_array().map(Vec::as_slice).unwrap_or_default();
     let version = |barclamp: &Value| {
-        let status =
-            if barclamp[3] == true { "is new" } else { "exists already, with the same content" };
-        let hash: String = value_text(&barclamp[2]).chars().take(8).collect();
+        let status = if barclamp["new"] == true {
+            "is new"
+        } else {
+            "exists already, with the same content"
+        };
+        let hash: String = value_text(&barclamp["hash"]).chars().take(8).collect();
         format!(
             "Barclamp {} {} ({hash}) {status}.",
-            plain(&value_text(&barclamp[0])),
-            plain(&value_text(&barclamp[1]))
+            plain(&word(barclamp, "name")),
+            plain(&word(barclamp, "version"))
         )
     };
     let notes =
@@ -90,7 +96,7 @@ fn imported_text(response: &Value) -> Vec<String> {
 
 pub(crate) fn barclamp_list() -> List {
     List {
-        path: "/barclamps".into(),
+        path: api::calls::List::Barclamps.path(""),
         items: "versions",
         cursor: "after",
         columns: &[
@@ -109,7 +115,7 @@ pub(crate) fn barclamp_list() -> List {
 
 pub(crate) fn import_list() -> List {
     List {
-        path: "/imports".into(),
+        path: api::calls::List::Imports.path(""),
         items: "imports",
         cursor: "before",
         columns: &[
@@ -144,7 +150,13 @@ mod tests {
 
     #[test]
     fn import_is_printed_line_by_line() {
-        let response = json!({"barclamps": [["demo", "2", "3e3390a70eb0", false]], "removed_parts": [], "findings": ["demo.yml:1:1: note: x"]});
+        let response = json!(
+            {
+                "barclamps": [
+                    {"name": "demo", "version": "2", "hash": "3e3390a70eb0", "new": false}
+                ], "removed_parts": [], "findings": ["demo.yml:1:1: note: x"]
+            }
+        );
         let lines = imported_text(&response);
         assert_eq!(
             lines,

@@ -58,11 +58,11 @@ impl ImportFiles {
         let read = read.map_err(|error| unread(path, &error))?;
         self.bytes += u64::try_from(read).unwrap_or(u64::MAX);
         if self.bytes > MAX_BYTES || self.files.len() >= MAX_FILES {
-            let much = format!(
+            let message = format!(
                 "the import has more than {MAX_FILES} files or {MAX_BYTES} bytes. Name the \
                  barclamp's own folder."
             );
-            return Err(wrong(path, &much));
+            return Err(wrong(path, &message));
         }
         let text = String::from_utf8(bytes);
         let text = text.map_err(|_| {
@@ -83,8 +83,8 @@ impl ImportFiles {
     }
 }
 
-fn wrong(path: &Path, what: &str) -> Failure {
-    Failure::Usage(format!("Cannot import {}: {what}", path.display()))
+fn wrong(path: &Path, message: &str) -> Failure {
+    Failure::Usage(format!("Cannot import {}: {message}", path.display()))
 }
 
 fn unread(path: &Path, error: &std::io::Error) -> Failure {

@@ -1,12 +1,15 @@
 //! Commands for the roles of the catalog.
 
-use api::catalog::{ResolvedName, RoleGraph, RoleTie, RoleView};
+use api::call::Call;
+use api::catalog::{ResolvedName, RoleEdgeReason, RoleGraph, RoleView};
 use clap::Subcommand;
+use engine::Hash;
 use engine::catalog::{Role as CatalogRole, Script};
+use engine::ids::RoleName;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use crate::address::{Query, part};
+use crate::address::Query;
 use crate::client::{Client, ListOptions, WatchOption};
 use crate::exit::{Failure, Outcome};
 use crate::names;
@@ -26,7 +29,7 @@ pub(crate) enum Role {
         #[arg(long, value_name = "NAME")]
         barclamp: Option<String>,
         #[command(flatten)]
-        much: ListOptions,
+        list_options: ListOptions,
     },
     /// Show a role: its requirements, the attributes it reads, its schema and its deployments
     Show {
@@ -67,47 +70,54 @@ pub(crate) enum Role {
 
 pub(crate) fn role(client: &Client, command: &Role) -> Outcome {
     match command {
-        Role::List { filter, barclamp, much } => client.list(
+        Role::List { filter, barclamp, list_options } => client.list(
             &role_list(),
             &Query::default().with("filter", filter).with("barclamp", barclamp),
-            much,
+            list_options,
         ),
         Role::Show { role, barclamp, again } => {
-            let place =
-                Query::default().with("barclamp", barclamp).on(&format!("/roles/{}", part(role)));
-            client.show(*again, || client.server.get(&place), role_text)
+            let shown = show_role(role, barclamp)?;
+            client.show(*again, || client.server.show(&shown), role_text)
         }
         Role::Script { role, script, barclamp, hash } => {
             let hash = match (hash, role) {
-                (Some(hash), _) => hash.clone(),
+                (Some(hash), _) => hash.parse::<Hash>().map_err(|error| {
+                    Failure::Usage(format!("Invalid content hash {hash:?}: {error}."))
+                })?,
                 (None, role) => {
                     let role = role.as_deref().unwrap_or_default();
-                    let place = Query::default()
-                        .with("barclamp", barclamp)
-                        .on(&format!("/roles/{}", part(role)));
-                    let view: RoleView = client.server.read(&place)?;
-                    find_script(&view.role, script.as_deref())?.hash.to_string()
+                    let view: RoleView = client.server.read(&show_role(role, barclamp)?.url())?;
+                    find_script(&view.role, script.as_deref())?.hash
                 }
             };
-            print_script(client, &hash)
+            print_script(client, hash)
         }
         Role::Graph { barclamp, role, again } => {
-            let place =
-                Query::default().with("barclamp", barclamp).with("role", role).on("/catalog/graph");
+            let word = |option: &Option<String>| option.clone().unwrap_or_default();
+            let graph = api::calls::role_graph(&word(barclamp), &word(role));
             client.show(
                 *again,
-                || client.server.get(&place),
+                || client.server.show(&graph),
                 |response, _| role_graph_text(response),
             )
         }
     }
 }
 
+fn show_role(role: &str, barclamp: &Option<String>) -> Outcome<Call> {
+    let name = RoleName::parse(role).map_err(|error| {
+        Failure::Nothing(format!(
+            "Role {role:?} does not exist: {error}.\nList all roles with `gantry role list`."
+        ))
+    })?;
+    Ok(api::calls::show_role(&name, barclamp.as_deref().unwrap_or_default()))
+}
+
 /// The script of a role with this name. Without a name, the role's only script.
-fn find_script<'r>(role: &'r CatalogRole, wanted: Option<&str>) -> Outcome<&'r Script> {
+fn find_script<'r>(role: &'r CatalogRole, name: Option<&str>) -> Outcome<&'r Script> {
     let known = || role.scripts.iter().map(|script| script.name.as_str());
     let all = || known().collect::<Vec<_>>().join(", ");
-    match (wanted, role.scripts.as_slice()) {
+    match (name, role.scripts.as_slice()) {
         (_, []) => Err(Failure::Nothing(format!("Role {} has no scripts.", role.name))),
         (None, [only]) => Ok(only),
         (None, _) => Err(Failure::Usage(format!(
@@ -129,8 +139,8 @@ fn find_script<'r>(role: &'r CatalogRole, wanted: Option<&str>) -> Outcome<&'r S
 }
 
 /// Prints a script unchanged, except for control sequences.
-fn print_script(client: &Client, hash: &str) -> Outcome {
-    let text = client.server.text(&format!("/scripts/{}", part(hash)))?;
+fn print_script(client: &Client, hash: Hash) -> Outcome {
+    let text = client.server.text(&api::calls::script(hash).url())?;
     match (client.output.is_document(), client.output.is_terminal()) {
         (true, _) => client.output.document(&json!({"hash": hash, "text": text})),
         (false, true) => client.output.write(&sanitize_lines(&text)),
@@ -154,10 +164,10 @@ fn role_graph_text(response: &Value) -> String {
     let before = |index: usize| {
         let edges = graph.edges.iter().filter(|edge| edge.to == index);
         let words: Vec<String> = edges
-            .map(|edge| match edge.tie {
-                RoleTie::Requires => name(edge.from).to_owned(),
-                RoleTie::Reads => format!("{} (reads its attributes)", name(edge.from)),
-                RoleTie::Preceeds => format!("{} (declares the order)", name(edge.from)),
+            .map(|edge| match edge.reason {
+                RoleEdgeReason::Requires => name(edge.from).to_owned(),
+                RoleEdgeReason::Reads => format!("{} (reads its attributes)", name(edge.from)),
+                RoleEdgeReason::Preceeds => format!("{} (declares the order)", name(edge.from)),
             })
             .collect();
         if words.is_empty() { String::new() } else { format!(" after {}", words.join(", ")) }
@@ -168,15 +178,19 @@ fn role_graph_text(response: &Value) -> String {
 pub(crate) fn role_text(response: &Value, output: OutputFormat) -> String {
     let Ok(view) = RoleView::deserialize(response) else { return outline(response) };
     let role = &view.role;
+    let jig = match role.jig_class.as_str() {
+        class if class == role.jig.as_str() => class.to_owned(),
+        class => format!("{} (class {class})", role.jig),
+    };
     let mut text = format!(
-        "{} of {} {}\n",
-        output.heading(&format!("Role {}:", role.name)),
+        "{} of barclamp {}, version {}\n",
+        output.heading(&format!("Role {}", role.name)),
         role.barclamp,
         plain(&view.version)
     );
     text += &facts([
         ("description", role.description.clone()),
-        ("jig", format!("{} ({})", role.jig, role.jig_class.as_str())),
+        ("jig", jig),
         ("flags", view.flags.join(", ")),
         ("requires", resolved_names(&view.requires)),
         ("reads", resolved_names(&view.wants)),
@@ -236,7 +250,7 @@ fn resolved_names<N: ToString>(all: &[ResolvedName<N>]) -> String {
 
 pub(crate) fn role_list() -> List {
     List {
-        path: "/roles".into(),
+        path: api::calls::List::Roles.path(""),
         items: "roles",
         cursor: "after",
         columns: &[
@@ -262,17 +276,27 @@ mod tests {
     #[test]
     fn role_page_has_providers_and_users() {
         let hash = "5f".repeat(32);
-        let view = json!({"role": {"name": "app", "barclamp": "demo", "jig": "script", "jig_class": "script",
+        let view = json!({"role": {"name": "app", "barclamp": "demo", "jig": "script",
+            "jig_class": "script",
                 "description": "An\napplication", "provides": ["http"], "scripts": [],
-                "attribs": [{"name": "port", "description": "Where it listens", "map": ["app", "port"], "default": 80}]},
+                "attribs": [{"name": "port", "description": "Where it listens", "map": ["app",
+                "port"], "default": 80}]},
             "hash": hash, "version": "3", "flags": ["milestone"],
-            "requires": [{"name": "runtime", "by": ["runtime"]}, {"name": "dns", "by": ["bind", "unbound"]}, {"name": "x", "by": []}],
+            "requires": [
+                {"name": "runtime", "by": ["runtime"]},
+                {"name": "dns", "by": ["bind", "unbound"]},
+                {"name": "x", "by": []}
+            ],
             "wants": [], "required_by": ["proxy", "web-ready"], "also_defined_in": [],
-            "versions": [{"version": "3", "same": true, "used_by": ["web"]}, {"version": "2", "same": false, "used_by": []}],
-            "bound": [{"deployment": "web", "noderoles": 12}]});
+            "versions": [
+                {"version": "3", "same": true, "used_by": ["web"]},
+                {"version": "2", "same": false, "used_by": []}
+            ],
+            "bound": [{"deployment": "web", "deployment_id": uuid::Uuid::nil(), "noderoles": 12}]});
         let text = role_text(&view, OutputFormat::default());
         for line in [
-            "Role app: of demo 3\n",
+            "Role app of barclamp demo, version 3\n",
+            "  jig          script\n",
             "  description  An application\n",
             "  requires     runtime, dns (by bind, unbound), x (no provider)\n",
             "  provides     http\n",
@@ -290,7 +314,7 @@ mod tests {
         assert_eq!(
             role_text(&json!({"of": "another"}), OutputFormat::default()),
             "of: another\n",
-            "printed as an outline"
+            "an unknown answer is printed as an outline"
         );
     }
 
@@ -306,8 +330,8 @@ mod tests {
             )
             .unwrap()
         };
-        let found = |scripts: &[&str], wanted: Option<&str>| {
-            find_script(&role(scripts), wanted)
+        let found = |scripts: &[&str], name: Option<&str>| {
+            find_script(&role(scripts), name)
                 .map(|script| script.name.clone())
                 .map_err(|failure| failure.to_string())
         };

@@ -4,8 +4,9 @@
 //! This module prints a graph as a table in topological order: each vertex is below its
 //! dependencies. `--focus`, `--from` and `--to` take the key of a line.
 
+use api::call::Call;
 use api::views::graph::{
-    Appearance, AppearanceCount, GraphEdge, GraphTrail, GraphVertex, GraphView, WaveRange,
+    Appearance, AppearanceCount, GraphEdge, GraphPath, GraphVertex, GraphView, WaveRange,
 };
 use clap::Args;
 use engine::counting::many;
@@ -48,7 +49,7 @@ pub(crate) struct GraphArgs {
     #[arg(long, value_parser = ["count", "time"], conflicts_with = "from")]
     longest: Option<String>,
     /// Show only the marked path, with noderoles individually
-    #[arg(long, value_parser = ["trail"])]
+    #[arg(long, value_parser = ["path"])]
     only: Option<String>,
     /// Show the graph of the cluster or of a deployment as of this blueprint
     #[arg(long, value_name = "N", value_parser = names::blueprint)]
@@ -73,9 +74,9 @@ impl GraphArgs {
     }
 }
 
-/// Prints the graph at a path of the API.
-pub(crate) fn graph(client: &Client, path: &str, args: &GraphArgs) -> Outcome {
-    let path = args.query().on(path);
+/// Prints a graph.
+pub(crate) fn graph(client: &Client, call: &Call, args: &GraphArgs) -> Outcome {
+    let path = args.query().on(&call.url());
     client.show(args.again, || client.server.get(&path), text)
 }
 
@@ -91,7 +92,7 @@ fn text(response: &Value, output: OutputFormat) -> String {
         view.waves
     );
     text += &view.cut.as_deref().map(|cut| format!("{}\n", plain(cut))).unwrap_or_default();
-    text += &view.trail.as_ref().map(trail).unwrap_or_default();
+    text += &view.marked_path.as_ref().map(marked_path).unwrap_or_default();
     if view.vertices.is_empty() {
         return text
             + if view.noderoles == 0 { "No noderoles yet.\n" } else { "No matching noderoles.\n" };
@@ -100,13 +101,13 @@ fn text(response: &Value, output: OutputFormat) -> String {
 }
 
 /// Describes the marked path. Lists each noderole of a longest path.
-fn trail(trail: &GraphTrail) -> String {
+fn marked_path(marked_path: &GraphPath) -> String {
     let took = |took: Option<u64>| took.map(|ms| format!(", {ms} ms")).unwrap_or_default();
-    let steps = trail
+    let steps = marked_path
         .path
         .iter()
         .map(|step| format!("  {}{}\n", plain(&step.name), took(step.duration_ms)));
-    format!("{}\n{}", plain(&trail.summary), steps.collect::<String>())
+    format!("{}\n{}", plain(&marked_path.summary), steps.collect::<String>())
 }
 
 /// One line per vertex, by wave.
@@ -155,7 +156,7 @@ fn waves(vertex: &GraphVertex) -> String {
 }
 
 fn marked(vertex: &GraphVertex) -> String {
-    match (vertex.on_trail, &vertex.noderole) {
+    match (vertex.on_path, &vertex.noderole) {
         (0, _) => String::new(),
         (_, Some(_)) => "yes".to_owned(),
         (some, None) => format!("{some} of {}", vertex.members),
@@ -207,23 +208,30 @@ mod tests {
         one: Option<&str>,
         [first, last]: [u32; 2],
         appearances: Value,
-        on_trail: usize,
+        on_path: usize,
     ) -> Value {
         let id = uuid::Uuid::nil();
         let members = if one.is_some() { 1 } else { 3 };
-        let one = one.map(|short| json!({"id": id, "short": short, "fqdn": format!("{short}.demo"), "has_page": true}));
+        let one = one.map(|short| {
+            json!(
+                {"id": id, "short": short, "fqdn": format!("{short}.demo"), "has_page": true}
+            )
+        });
         let role = key.split(':').next_back();
-        json!({"key": key, "role": role, "deployment": "web", "noderole": one, "members": members, "appearances": appearances, "waves": {"first": first, "last": last},
-            "on_trail": on_trail})
+        json!({"key": key, "role": role, "deployment": "web", "noderole": one, "members": members,
+            "appearances": appearances, "waves": {"first": first, "last": last},
+            "on_path": on_path})
     }
 
     fn counted(appearance: Value, count: usize) -> Value {
         json!({"appearance": appearance, "count": count})
     }
 
-    fn graph(vertices: &[Value], edges: &[Value], trail: Value) -> Value {
-        json!({"deployment": "web", "deployment_id": uuid::Uuid::nil(), "blueprint": 3, "vertices": vertices, "edges": edges, "noderoles": 4,
-            "total_edges": 1, "waves": 2, "cut": "Too much\nfor one picture.", "trail": trail, "cursor": 1})
+    fn graph(vertices: &[Value], edges: &[Value], marked_path: Value) -> Value {
+        json!({"deployment": "web", "deployment_id": uuid::Uuid::nil(), "blueprint": 3,
+            "vertices": vertices, "edges": edges, "noderoles": 4,
+            "total_edges": 1, "waves": 2, "cut": "Too much\nfor one picture.",
+            "marked_path": marked_path, "cursor": 1})
     }
 
     #[test]
@@ -242,12 +250,12 @@ mod tests {
             json!([counted(json!({"state": "active"}), 1)]),
             1,
         );
-        let edge = json!({"from": 1, "to": 0, "count": 3, "kind": "hard", "on_trail": 0});
-        let way = json!([{"id": uuid::Uuid::nil(), "name": "proxy on n1", "duration_ms": 12}]);
+        let edge = json!({"from": 1, "to": 0, "count": 3, "kind": "hard", "on_path": 0});
+        let path = json!([{"id": uuid::Uuid::nil(), "name": "proxy on n1", "duration_ms": 12}]);
         let shown = graph(
             &[app, proxy],
             &[edge],
-            json!({"summary": "The longest path.", "noderoles": 3, "path": way}),
+            json!({"summary": "The longest path.", "noderoles": 3, "path": path}),
         );
         assert_eq!(
             text(&shown, OutputFormat::default()),
@@ -267,7 +275,7 @@ mod tests {
         assert_eq!(
             text(&json!({"of": "another"}), OutputFormat::default()),
             "of: another\n",
-            "printed as an outline"
+            "an unknown answer is printed as an outline"
         );
     }
 
@@ -283,7 +291,12 @@ mod tests {
         let proxy =
             vertex("web:proxy", Some("n1"), [0, 0], json!([counted(json!("changed"), 1)]), 0);
         let changes = |count: usize, added: usize, gone: usize| {
-            let edge = json!({"from": 1, "to": 0, "count": count, "kind": "hard", "on_trail": 0, "added": added, "removed": gone});
+            let edge = json!(
+                {
+                    "from": 1, "to": 0, "count": count, "kind": "hard", "on_path": 0,
+                    "added": added, "removed": gone
+                }
+            );
             text(
                 &graph(&[app.clone(), proxy.clone()], &[edge], Value::Null),
                 OutputFormat::default(),

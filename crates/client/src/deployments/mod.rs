@@ -4,17 +4,19 @@ pub(crate) mod graph;
 
 use std::ops::RangeInclusive;
 
+use api::calls;
 use api::listing::MAX_LIMIT;
 use api::views::board::{Board, RoleNoderoles};
+use api::views::graph::GraphOptions;
 use clap::Subcommand;
 use engine::catalog::read::MAX_PRIORITY;
 use engine::counting::many;
-use engine::ids::{BarclampName, DeploymentId, DeploymentName, NodeId, RoleName};
+use engine::ids::{BarclampName, BlueprintNumber, DeploymentId, DeploymentName, NodeId, RoleName};
 use engine::plan::edit;
-use serde_json::{Value, json};
+use serde_json::Value;
 use uuid::Uuid;
 
-use crate::address::{Query, part};
+use crate::address::Query;
 use crate::args::ReasonArgs;
 use crate::client::{Client, ListOptions, WatchOption};
 use crate::deployments::graph::GraphArgs;
@@ -27,6 +29,7 @@ use crate::output::{OutputFormat, plain, steps, value_text};
 use crate::proposals::apply;
 use crate::proposals::apply::ProposeArgs;
 use crate::proposals::edits::Step;
+use crate::proposals::effect_text;
 use crate::server::Server;
 
 /// Valid priorities of a deployment.
@@ -43,7 +46,7 @@ pub(crate) enum Deployment {
         #[arg(long, value_parser = ["on_hold", "proposed", "review", "error", "working", "idle"])]
         state: Option<String>,
         #[command(flatten)]
-        much: ListOptions,
+        list_options: ListOptions,
     },
     /// Show the board: roles, their nodes and states
     Show {
@@ -57,14 +60,14 @@ pub(crate) enum Deployment {
         /// Name of the deployment
         name: String,
         #[command(flatten)]
-        wanted: GraphArgs,
+        args: GraphArgs,
     },
     /// List all nodes of a role; the board has only the first of many
     Noderoles {
         /// Name of the deployment
         name: String,
         /// Name of the role
-        role: String,
+        role: RoleName,
         /// Name of the ancestor that the role belongs to
         #[arg(long, value_name = "NAME")]
         of_ancestor: Option<String>,
@@ -150,24 +153,27 @@ pub(crate) enum Deployment {
         /// Name of the deployment
         name: String,
         #[command(flatten)]
-        because: ReasonArgs,
+        reason: ReasonArgs,
     },
     /// End the hold of a deployment
     Release {
         /// Name of the deployment
         name: String,
         #[command(flatten)]
-        because: ReasonArgs,
+        reason: ReasonArgs,
     },
     /// Set the priority of a deployment's runs
     Priority {
         /// Name of the deployment
         name: String,
         /// Priority; runs of higher priority start first
-        #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(PRIORITY_RANGE))]
+        #[arg(
+            allow_negative_numbers = true,
+            value_parser = clap::value_parser!(i32).range(PRIORITY_RANGE)
+        )]
         priority: i32,
         #[command(flatten)]
-        because: ReasonArgs,
+        reason: ReasonArgs,
     },
     /// Propose to restore a deployment's state at an earlier blueprint
     Restore {
@@ -184,37 +190,30 @@ pub(crate) enum Deployment {
 
 pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
     let Client { server, output } = client;
-    let post = |name: &str, what: &str, body: Value| {
-        server.post(&format!("/deployments/{}/{what}", part(name)), body)
-    };
     match command {
-        Deployment::List { filter, state, much } => client.list(
+        Deployment::List { filter, state, list_options } => client.list(
             &deployment_list(),
             &Query::default().with("filter", filter).with("state", state),
-            much,
+            list_options,
         ),
         Deployment::Show { name, again } => {
-            names::deployment(server, name)?;
-            let path = format!("/deployments/{}/board", part(name));
-            client.show(*again, || server.get(&path), board_text)
+            let shown = calls::show_deployment(&names::deployment(server, name)?.name);
+            client.show(*again, || server.show(&shown), board_text)
         }
-        Deployment::Graph { name, wanted } => {
-            names::deployment(server, name)?;
-            graph::graph(client, &format!("/deployments/{}/graph", part(name)), wanted)
+        Deployment::Graph { name, args } => {
+            let deployment = names::deployment(server, name)?.name;
+            graph::graph(client, &calls::graph(&deployment, &GraphOptions::default()), args)
         }
         Deployment::Noderoles { name, role, of_ancestor, node, limit, again } => {
-            names::deployment(server, name)?;
+            let deployment = names::deployment(server, name)?.name;
             let node = node
                 .as_deref()
                 .map(|node| names::node(server, node))
                 .transpose()?
                 .map(|node| node.fqdn);
-            let place = format!("/deployments/{}/noderoles", part(name));
-            let query = Query::default()
-                .with("role", role.as_str())
-                .with("of_ancestor", of_ancestor)
-                .with("node", &node);
-            let ask = || nodes_with_role(server, &place, &query, *limit);
+            let call = calls::role_noderoles(&deployment, role);
+            let query = Query::default().with("of_ancestor", of_ancestor).with("node", &node);
+            let ask = || nodes_with_role(server, &call.url(), &query, *limit);
             client.show(*again, ask, nodes_with_role_text)
         }
         Deployment::Create { name, parent, propose } => create(client, name, parent, propose),
@@ -223,7 +222,7 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
             let deployment = current.board.id;
             let step = Step {
                 edit: edit::MoveDeployment { deployment, parent: to.id }.into(),
-                says: format!("* deployment {name} moves below {}", to.name),
+                summary: format!("* deployment {name} moves below {}", to.name),
             };
             apply::propose_one(client, &current, &[step], propose)
         }
@@ -231,12 +230,11 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
         Deployment::AddRole { name, roles, propose } => {
             let current = apply::current(server, name)?;
             let (deployment, board) = (current.board.id, &current.board);
-            let missing = roles
-                .iter()
-                .filter(|role| !apply::own_roles(board).any(|there| there.role == **role));
+            let missing =
+                roles.iter().filter(|role| !apply::own_roles(board).any(|own| own.role == **role));
             let step = |role: &RoleName| Step {
                 edit: edit::AddRole { deployment, role: role.clone() }.into(),
-                says: format!("+ role {role}"),
+                summary: format!("+ role {role}"),
             };
             let steps: Vec<Step> = missing.map(step).collect();
             apply::propose_one(client, &current, &steps, propose)
@@ -246,7 +244,7 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
             let deployment = current.board.id;
             let step = |role: &RoleName| Step {
                 edit: edit::RemoveRole { deployment, role: role.clone() }.into(),
-                says: format!("- role {role}"),
+                summary: format!("- role {role}"),
             };
             let steps: Vec<Step> = roles.iter().map(step).collect();
             apply::propose_one(client, &current, &steps, propose)
@@ -255,14 +253,15 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
             use_version(client, name, barclamp, version.as_deref(), propose)
         }
         Deployment::Propose { name } => {
-            let response = post(name, "proposals", json!({}))?;
+            let response = server.call(&calls::propose(&names::deployment_path(name)?))?;
             output.either(
                 &response,
                 &format!("Proposal {} is open on {name}.", value_text(&response["proposal"])),
             )
         }
-        Deployment::Hold { name, because } => {
-            let response = post(name, "hold", json!({"on_hold": true, "reason": because.reason}))?;
+        Deployment::Hold { name, reason } => {
+            let deployment = names::deployment_path(name)?;
+            let response = server.call(&calls::hold(&deployment, true, &reason.reason))?;
             output.either(
                 &response,
                 &format!(
@@ -271,21 +270,25 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
                 ),
             )
         }
-        Deployment::Release { name, because } => {
-            let response = post(name, "hold", json!({"on_hold": false, "reason": because.reason}))?;
+        Deployment::Release { name, reason } => {
+            let deployment = names::deployment_path(name)?;
+            let response = server.call(&calls::hold(&deployment, false, &reason.reason))?;
             output.either(&response, &format!("The hold on {name} has ended."))
         }
-        Deployment::Priority { name, priority, because } => {
-            let response =
-                post(name, "priority", json!({"priority": priority, "reason": because.reason}))?;
+        Deployment::Priority { name, priority, reason } => {
+            let deployment = names::deployment_path(name)?;
+            let set = calls::set_priority(&deployment, *priority, &reason.reason);
+            let response = server.call(&set)?;
             output.either(&response, &format!("Deployment {name} has priority {priority}."))
         }
         Deployment::Restore { name, blueprint: target, partial } => {
-            let response = post(name, "restore", json!({"blueprint": target, "partial": partial}))?;
+            let deployment = names::deployment_path(name)?;
+            let restore = calls::restore(&deployment, BlueprintNumber(*target), *partial);
+            let response = server.call(&restore)?;
             let missing = response["missing"].as_array().map(Vec::as_slice).unwrap_or_default();
             let missing: String = missing
                 .iter()
-                .map(|what| format!("\n  left out: {}", plain(&value_text(what))))
+                .map(|value| format!("\n  left out: {}", plain(&value_text(value))))
                 .collect();
             let edits = many(response["edits"].as_u64().unwrap_or_default(), "edit");
             let proposal = value_text(&response["proposal"]);
@@ -308,7 +311,7 @@ fn create(client: &Client, name: &DeploymentName, parent: &str, propose: &Propos
         name: name.clone(),
         parent: current.board.id,
     };
-    let step = Step { edit: create.into(), says: format!("+ deployment {name}") };
+    let step = Step { edit: create.into(), summary: format!("+ deployment {name}") };
     apply::propose_one(client, &current, &[step], propose)
 }
 
@@ -322,7 +325,7 @@ fn remove(client: &Client, name: &str, propose: &ProposeArgs) -> Outcome {
     };
     let step = Step {
         edit: edit::RemoveDeployment { deployment: removed.id }.into(),
-        says: format!("- deployment {name}"),
+        summary: format!("- deployment {name}"),
     };
     let current = apply::current(&client.server, parent.as_str())?;
     apply::propose_one(client, &current, &[step], propose)
@@ -340,7 +343,7 @@ fn use_version(
     let (deployment, barclamp) = (current.board.id, barclamp.clone());
     let step = match version {
         None => Step {
-            says: format!("- own version of {barclamp}"),
+            summary: format!("- own version of {barclamp}"),
             edit: edit::InheritBarclamp { deployment, barclamp }.into(),
         },
         Some(version) => {
@@ -352,7 +355,7 @@ fn use_version(
                 ))
             })?;
             Step {
-                says: format!("+ version {version} of {barclamp}"),
+                summary: format!("+ version {version} of {barclamp}"),
                 edit: edit::UseBarclamp { deployment, barclamp, version: hash }.into(),
             }
         }
@@ -426,19 +429,28 @@ fn board_text(value: &Value, output: OutputFormat) -> String {
             plain(&hold.reason)
         );
     }
+    let marks = [(board.omitted.stale, "stale"), (board.omitted.unchecked, "unchecked")];
+    for (count, mark) in marks.into_iter().filter(|(count, _)| *count > 0) {
+        text += &format!(
+            "{}: gantry noderole list --{mark} --deployment {}\n",
+            many(count, &format!("{mark} step")),
+            board.name
+        );
+    }
     if board.priority != 0 {
         text += &format!("Priority {} (default 0)\n", board.priority);
     }
     if let Some(open) = &board.proposal {
+        let by = match open.authors.as_slice() {
+            [] => String::new(),
+            authors => format!(" by {}", authors.join(", ")),
+        };
         let submitted = open.review.map(|id| format!(", in review {id}")).unwrap_or_default();
         text += &format!(
-            "Proposal {} version {} by {}{submitted}: adds {}, removes {}, runs {} again\n",
+            "Proposal {} version {}{by}{submitted}: {}\n",
             open.id,
             open.version,
-            open.authors.join(", "),
-            open.added,
-            open.removed,
-            open.reruns
+            effect_text(open.added as u64, open.removed as u64, open.reruns as u64)
         );
     }
     let mut table = Table::new(["ROLE", "BARCLAMP", "NODES", "DATA"]);
@@ -472,7 +484,7 @@ fn board_text(value: &Value, output: OutputFormat) -> String {
 
 pub(crate) fn deployment_list() -> List {
     List {
-        path: "/deployments".into(),
+        path: calls::List::Deployments.path(""),
         items: "deployments",
         cursor: "after",
         columns: &[
@@ -494,12 +506,15 @@ pub(crate) fn deployment_list() -> List {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn role_nodes_are_listed_with_pending_removal() {
         let id = Uuid::nil();
-        let noderole = json!({"noderole": id, "node": id, "fqdn": "n1.demo", "short": "n1", "state": "active", "required_by": null,
+        let noderole = json!({"noderole": id, "node": id, "fqdn": "n1.demo", "short": "n1",
+            "state": "active", "required_by": null,
             "changed": false, "removed": true, "alive": true, "error": null});
         let text = nodes_with_role_text(
             &json!({"noderoles": [noderole], "more": 0}),

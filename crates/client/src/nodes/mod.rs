@@ -4,14 +4,14 @@ pub(crate) mod noderoles;
 mod text;
 pub(crate) mod tokens;
 
-use api::nodes::NodeChange;
+use api::calls;
+use api::nodes::{NodeChange, NodeRequest, SshRequest};
 use clap::{Args, Subcommand};
-use engine::ids::NodeId;
+use engine::ids::{DeploymentName, NodeId, ProposalId};
 use engine::plan::edit;
 use serde_json::{Map, Value, json};
-use ureq::http::Method;
 
-use crate::address::{Query, part};
+use crate::address::Query;
 use crate::args::{ExpectedVersion, ReasonArgs};
 use crate::client::{Client, ListOptions, WatchOption};
 use crate::exit::{Failure, Outcome};
@@ -25,7 +25,8 @@ use crate::output::{plain, steps, value_text};
 use crate::proposals::apply;
 use crate::proposals::apply::ProposeArgs;
 use crate::proposals::edits::Step;
-use crate::server::{RequestOptions, taken};
+use crate::proposals::newest_version;
+use crate::server::{RequestOptions, Server, parse_answer};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Node {
@@ -35,13 +36,13 @@ pub(crate) enum Node {
         #[arg(long, value_name = "TEXT")]
         filter: Option<String>,
         /// State of the node
-        #[arg(long, value_parser = ["alive", "dead", "maintenance", "record"])]
+        #[arg(long, value_parser = ["alive", "dead", "maintenance", "record_only"])]
         state: Option<String>,
         /// Name of the deployment that the node belongs to
         #[arg(long, value_name = "NAME")]
         deployment: Option<String>,
         #[command(flatten)]
-        much: ListOptions,
+        list_options: ListOptions,
     },
     /// Show a node
     Show {
@@ -75,7 +76,7 @@ pub(crate) enum Node {
         /// The node: full name, unique first label, id, or phantom:DEPLOYMENT
         node: String,
         #[command(flatten)]
-        because: ReasonArgs,
+        reason: ReasonArgs,
         #[command(flatten)]
         on: ExpectedVersion,
     },
@@ -84,9 +85,20 @@ pub(crate) enum Node {
         /// The node: full name, unique first label, id, or phantom:DEPLOYMENT
         node: String,
         #[command(flatten)]
-        because: ReasonArgs,
+        reason: ReasonArgs,
         #[command(flatten)]
         on: ExpectedVersion,
+    },
+    /// Propose to expunge nodes whose machines no longer exist: they leave all deployments, and
+    /// nothing runs on them
+    Expunge {
+        /// Names of the nodes
+        #[arg(required = true, value_name = "NODE")]
+        nodes: Vec<String>,
+        #[command(flatten)]
+        reason: ReasonArgs,
+        #[command(flatten)]
+        propose: ProposeArgs,
     },
     /// Remove a node that is in no blueprint
     Remove {
@@ -106,7 +118,7 @@ pub(crate) enum Node {
         #[arg(long, value_name = "TEXT")]
         filter: Option<String>,
         #[command(flatten)]
-        much: ListOptions,
+        list_options: ListOptions,
     },
     /// List noderoles of a node, in execution order
     Noderoles {
@@ -119,7 +131,7 @@ pub(crate) enum Node {
         #[arg(long, value_name = "NAME")]
         role: Option<String>,
         #[command(flatten)]
-        much: ListOptions,
+        list_options: ListOptions,
     },
     /// List stored results of a node, newest first
     Results {
@@ -132,7 +144,7 @@ pub(crate) enum Node {
         #[arg(long, value_name = "NAME")]
         role: Option<String>,
         #[command(flatten)]
-        much: ListOptions,
+        list_options: ListOptions,
     },
     /// Manage the tokens that the node uses for its reports
     #[command(subcommand)]
@@ -179,6 +191,28 @@ pub(crate) struct Add {
     /// (with host_key and key_version for --host-key and --key-version)
     #[arg(short, long, value_name = "FILE", conflicts_with_all = SINGLE_NODE_OPTIONS)]
     file: Option<String>,
+}
+
+impl Add {
+    fn request(&self) -> NodeRequest {
+        let ssh = (!self.addresses.is_empty()).then(|| SshRequest {
+            addresses: self.addresses.clone(),
+            port: self.port,
+            user: self.user.clone(),
+            // Both are required with an address.
+            key: self.key.clone().unwrap_or_default(),
+            key_version: self.key_version,
+            host_key: self.host_key.clone().unwrap_or_default(),
+        });
+        NodeRequest {
+            fqdn: self.fqdn.clone(),
+            macs: self.macs.clone(),
+            serial: self.serial.clone(),
+            domain: self.domain.clone(),
+            root: self.root.clone(),
+            ssh,
+        }
+    }
 }
 
 /// Options of a single node, which conflict with `--file`.
@@ -242,7 +276,7 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
-    fn change(&self) -> Outcome<Value> {
+    fn change(&self) -> Outcome<Map<String, Value>> {
         let connection = without_nulls([
             ("root", json!(self.root)),
             ("addresses", json!(self.addresses)),
@@ -268,12 +302,12 @@ impl Edit {
                 "No change was given. Use an option such as --description TEXT.".into(),
             ));
         }
-        Ok(Value::Object(change))
+        Ok(change)
     }
 
     /// The change as edits of the node's proposal.
     fn edits(&self, node: NodeId) -> Outcome<Vec<engine::plan::Edit>> {
-        let change: NodeChange = serde_json::from_value(self.change()?)
+        let change: NodeChange = serde_json::from_value(self.change()?.into())
             .map_err(|error| Failure::Usage(error.to_string()))?;
         Ok(change.edits(node))
     }
@@ -291,75 +325,62 @@ fn without_nulls<const N: usize>(words: [(&str, Value); N]) -> Map<String, Value
 pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
     let Client { server, output } = client;
     // The server knows full names and ids only, so short names are resolved here.
-    let place =
-        |node: &str| Ok::<_, Failure>(format!("/nodes/{}", part(&names::node(server, node)?.fqdn)));
+    let id = |node: &str| Ok::<_, Failure>(names::node(server, node)?.id);
     let set_maintenance =
-        |node: &str, maintenance: bool, because: &ReasonArgs, on: ExpectedVersion, view: &str| {
-            let body = json!({"maintenance": maintenance, "reason": because.reason});
-            let with = RequestOptions { body: Some(body), if_match: on.tag(), accept: None };
-            let response = server
-                .ask(&Method::PUT, &format!("{}/maintenance", place(node)?), &with)?
-                .read()?;
+        |node: &str, maintenance: bool, reason: &ReasonArgs, on: ExpectedVersion, view: &str| {
+            let switch = calls::switch_maintenance(id(node)?, maintenance, &reason.reason);
+            let response = server.call_on(&switch, on.tag())?;
             output.either(&response, &format!("Node {node} {view}."))
         };
     match command {
-        Node::List { filter, state, deployment, much } => {
+        Node::List { filter, state, deployment, list_options } => {
             let query = Query::default()
                 .with("filter", filter)
                 .with("state", state)
                 .with("deployment", deployment);
-            client.list(&node_list(), &query, much)
+            client.list(&node_list(), &query, list_options)
         }
         Node::Show { node, again } => {
-            let place = place(node)?;
-            client.show(*again, || server.get(&place), node_text)
+            let shown = calls::show_node(&names::node(server, node)?.fqdn);
+            client.show(*again, || server.show(&shown), node_text)
         }
         Node::Add(Add { file: Some(file), .. }) => {
-            let response = server.post("/nodes/bulk", json!({"text": text_of(file)?}))?;
+            let response = server.call(&calls::add_nodes(&text_of(file)?))?;
             output.either(&response, &added_text(&response).join("\n"))
         }
         Node::Add(add) => {
-            let ssh = (!add.addresses.is_empty()).then(|| {
-                json!({"addresses": add.addresses, "port": add.port, "user": add.user, "key": add.key, "key_version": add.key_version,
-                    "host_key": add.host_key})
-            });
-            let body = json!({"fqdn": add.fqdn, "macs": add.macs, "serial": add.serial, "domain": add.domain, "root": add.root, "ssh": ssh});
-            let response = server.post("/nodes", body)?;
+            let response = server.call(&calls::create_node(&add.request()))?;
             output.either(&response, outline(&response).trim_end())
         }
         Node::Edit(edit) if edit.propose => {
             let node = names::node(server, &edit.node)?;
             let edits = edit.edits(node.id)?;
-            let proposal = taken(
-                &mut server.post(&format!("/nodes/{}/proposals", node.id), json!({}))?,
-                "proposal",
-            );
-            let place = format!("/proposals/{}", value_text(&proposal));
-            let version = taken(&mut server.get(&place)?, "version");
-            let mut response = server
-                .post(&format!("{place}/edits"), json!({"version": version, "edits": edits}))?;
-            response["proposal"] = proposal.clone();
+            let opened = server.call(&calls::propose_on_node(node.id))?;
+            let proposal: ProposalId = parse_answer(&opened["proposal"], "expected a proposal")?;
+            let version = newest_version(server, proposal)?;
+            let mut response = server.call(&calls::edit(proposal, version, &edits))?;
+            response["proposal"] = json!(proposal);
             let view = format!(
-                "The change is in proposal {}. Submit it: gantry proposal submit {0} --title TEXT",
-                value_text(&proposal)
+                "The change is in proposal {proposal}. Submit it: gantry proposal submit \
+                 {proposal} --title TEXT"
             );
             output.either(&response, &view)
         }
         Node::Edit(edit) => {
-            let (place, change) = (place(&edit.node)?, edit.change()?);
+            let (node, change) = (names::node(server, &edit.node)?, edit.change()?);
+            let shown = calls::show_node(&node.fqdn);
             let on = match edit.on.tag() {
-                None => server.ask(&Method::GET, &place, &RequestOptions::default())?.etag,
+                None => server.request(&shown, RequestOptions::default())?.etag,
                 message => message,
             };
-            let with = RequestOptions { body: Some(change), if_match: on, accept: None };
-            let response: Value = server.ask(&Method::PATCH, &place, &with)?.read()?;
+            let response = server.call_on(&calls::patch_node(node.id, change), on)?;
             output.either(
                 &response,
                 &format!("Node {} is at version {}.", edit.node, value_text(&response["version"])),
             )
         }
         Node::Propose { node } => {
-            let response = server.post(&format!("{}/proposals", place(node)?), json!({}))?;
+            let response = server.call(&calls::propose_on_node(id(node)?))?;
             output.either(
                 &response,
                 &format!("Proposal {} is open on {node}.", value_text(&response["proposal"])),
@@ -370,41 +391,52 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
             let to = current.board.id;
             let step = |(node, name): (NodeId, String)| Step {
                 edit: edit::MoveNode { node, deployment: to }.into(),
-                says: format!("* node {name} moves to {deployment}"),
+                summary: format!("* node {name} moves to {deployment}"),
             };
             let steps: Vec<Step> = apply::named(server, nodes)?.into_iter().map(step).collect();
             apply::propose_one(client, &current, &steps, propose)
         }
-        Node::StartMaintenance { node, because, on } => {
-            set_maintenance(node, true, because, *on, "is in maintenance")
+        Node::StartMaintenance { node, reason, on } => {
+            set_maintenance(node, true, reason, *on, "is in maintenance")
         }
-        Node::EndMaintenance { node, because, on } => set_maintenance(
+        Node::EndMaintenance { node, reason, on } => set_maintenance(
             node,
             false,
-            because,
+            reason,
             *on,
             "is no longer in \
             maintenance",
         ),
+        Node::Expunge { nodes, reason, propose } => {
+            let steps: Vec<(DeploymentName, Step)> =
+                nodes.iter().map(|name| expunge(server, name, reason)).collect::<Outcome<_>>()?;
+            apply::propose_all(client, &apply::by_deployment(server, steps)?, propose)
+        }
         Node::Remove { node, on } => {
-            let with = RequestOptions { if_match: on.tag(), ..RequestOptions::default() };
-            let response = server.ask(&Method::DELETE, &place(node)?, &with)?.read()?;
+            let response = server.call_on(&calls::delete_node(id(node)?), on.tag())?;
             output.either(&response, &format!("The record of {node} is deleted."))
         }
-        Node::HealthChecks { node, reached, filter, much } => {
+        Node::HealthChecks { node, reached, filter, list_options } => {
             let query = Query::default().with("reached", reached).with("filter", filter);
-            client.list(&health_check_list(&names::node(server, node)?.fqdn), &query, much)
+            client.list(&health_check_list(&names::node(server, node)?.fqdn), &query, list_options)
         }
-        Node::Noderoles { node, state, role, much } => {
+        Node::Noderoles { node, state, role, list_options } => {
             let query = Query::default().with("state", state).with("role", role);
-            client.list(&noderole_list(&names::node(server, node)?.fqdn), &query, much)
+            client.list(&noderole_list(&names::node(server, node)?.fqdn), &query, list_options)
         }
-        Node::Results { node, outcome, role, much } => {
+        Node::Results { node, outcome, role, list_options } => {
             let query = Query::default().with("outcome", outcome).with("role", role);
-            client.list(&result_list(&names::node(server, node)?.fqdn), &query, much)
+            client.list(&result_list(&names::node(server, node)?.fqdn), &query, list_options)
         }
         Node::Token(command) => node_token(client, command),
     }
+}
+
+/// The edit that expunges a node, with the deployment of the node.
+fn expunge(server: &Server, name: &str, reason: &ReasonArgs) -> Outcome<(DeploymentName, Step)> {
+    let found = names::node(server, name)?;
+    let edit = edit::ExpungeNode { node: found.id, reason: reason.reason.clone() }.into();
+    Ok((found.deployment, Step { edit, summary: format!("- node {}", found.fqdn) }))
 }
 
 /// The result of adding the nodes of a file: their number and names.
@@ -420,7 +452,7 @@ fn added_text(response: &Value) -> Vec<String> {
 
 pub(crate) fn node_list() -> List {
     List {
-        path: "/nodes".into(),
+        path: calls::List::Nodes.path(""),
         items: "nodes",
         cursor: "after",
         columns: &[
@@ -430,11 +462,11 @@ pub(crate) fn node_list() -> List {
                 let is = |word: &str| v[word] == Value::Bool(true);
                 let state = if is("alive") { "alive" } else { "dead" };
                 let out = if is("available") { "" } else { ", in maintenance" };
-                format!("{state}{out}{}", if is("record") { ", record only" } else { "" })
+                format!("{state}{out}{}", if is("record_only") { ", record only" } else { "" })
             }),
             ("TRANSPORT", |v, _| word(v, "transport")),
             ("STEPS", |v, _| steps(&v["steps"])),
-            ("ERROR", |v, _| word(v, "unreached")),
+            ("ERROR", |v, _| word(v, "error")),
         ],
         none: "No nodes found.",
     }
@@ -442,7 +474,7 @@ pub(crate) fn node_list() -> List {
 
 pub(crate) fn health_check_list(node: &str) -> List {
     List {
-        path: format!("/nodes/{}/health-checks", part(node)),
+        path: calls::List::HealthChecks.path(node),
         items: "health_checks",
         cursor: "before",
         columns: &[
@@ -459,7 +491,7 @@ pub(crate) fn health_check_list(node: &str) -> List {
 
 pub(crate) fn noderole_list(node: &str) -> List {
     List {
-        path: format!("/nodes/{}/noderoles", part(node)),
+        path: calls::List::Noderoles.path(node),
         items: "noderoles",
         cursor: "after",
         columns: &[
@@ -476,7 +508,7 @@ pub(crate) fn noderole_list(node: &str) -> List {
 
 pub(crate) fn result_list(node: &str) -> List {
     List {
-        path: format!("/nodes/{}/results", part(node)),
+        path: calls::List::Results.path(node),
         items: "results",
         cursor: "before",
         columns: &[

@@ -4,8 +4,9 @@ use std::borrow::Borrow;
 
 use api::deployments::{CheckState, DataLayer, NoderoleCheck, NoderoleRef, NoderoleView};
 use clap::Subcommand;
+use engine::counting::many;
 use serde::Deserialize as _;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::address::Query;
 use crate::args::ReasonArgs;
@@ -38,11 +39,14 @@ pub(crate) enum Noderole {
         /// Only stale steps: their input has changed since their last run
         #[arg(long)]
         stale: bool,
+        /// Only steps in ACTIVE whose check does not pass
+        #[arg(long)]
+        unchecked: bool,
         /// Only steps that this blueprint changed or re-ran last
         #[arg(long, value_name = "N", value_parser = names::blueprint)]
         blueprint: Option<i64>,
         #[command(flatten)]
-        much: ListOptions,
+        list_options: ListOptions,
     },
     /// Show a noderole's state with its reason, and its data
     Show {
@@ -66,14 +70,23 @@ pub(crate) enum Noderole {
         /// NODE/ROLE, for example n1/app, or the id
         noderole: String,
         #[command(flatten)]
-        because: ReasonArgs,
+        reason: ReasonArgs,
     },
 }
 
 pub(crate) fn noderole(client: &Client, command: &Noderole) -> Outcome {
     let Client { server, output } = client;
     match command {
-        Noderole::List { deployment, node, role, state, stale, blueprint, much } => {
+        Noderole::List {
+            deployment,
+            node,
+            role,
+            state,
+            stale,
+            unchecked,
+            blueprint,
+            list_options,
+        } => {
             let node = match node {
                 Some(node) => Some(names::node(server, node)?.id.to_string()),
                 None => None,
@@ -84,21 +97,21 @@ pub(crate) fn noderole(client: &Client, command: &Noderole) -> Outcome {
                 .with("role", role)
                 .with("state", state)
                 .with("stale", *stale)
+                .with("unchecked", *unchecked)
                 .with("blueprint", *blueprint);
-            client.list(&step_list(), &query, much)
+            client.list(&step_list(), &query, list_options)
         }
         Noderole::Show { noderole, again } => {
             let id = names::noderole(server, noderole)?;
-            client.show(*again, || server.get(&format!("/noderoles/{id}")), noderole_text)
+            client.show(*again, || server.show(&api::calls::show_noderole(id)), noderole_text)
         }
         Noderole::Data { noderole, own, values } => {
             let id = names::noderole(server, noderole)?;
-            data(client, &format!("/noderoles/{id}/data"), values, *own)
+            data(client, &api::calls::noderole_data(id, "", false), values, *own)
         }
-        Noderole::Retry { noderole, because } => {
+        Noderole::Retry { noderole, reason } => {
             let id = names::noderole(server, noderole)?;
-            let response = server
-                .post(&format!("/noderoles/{id}/retry"), json!({"reason": because.reason}))?;
+            let response = server.call(&api::calls::retry(id, &reason.reason))?;
             output.either(&response, &format!("Noderole {noderole} runs again."))
         }
     }
@@ -106,7 +119,7 @@ pub(crate) fn noderole(client: &Client, command: &Noderole) -> Outcome {
 
 fn step_list() -> List {
     List {
-        path: "/steps".into(),
+        path: api::calls::STEPS_PATH.into(),
         items: "steps",
         cursor: "after",
         columns: &[
@@ -114,8 +127,10 @@ fn step_list() -> List {
             ("ACTION", |v, _| word(v, "action")),
             ("DEPLOYMENT", |v, _| word(v, "deployment")),
             ("STATE", |v, _| {
-                let stale = if v["stale"] == true { ", stale" } else { "" };
-                format!("{}{stale}", word(v, "state").to_uppercase())
+                let marks = [("stale", ", stale"), ("unchecked", ", check does not pass")];
+                let marks = marks.iter().filter(|(field, _)| v[*field] == true);
+                let marks: String = marks.map(|(_, mark)| *mark).collect();
+                format!("{}{marks}", word(v, "state").to_uppercase())
             }),
             ("SINCE", |v, o| o.time(&v["since"])),
             ("BLUEPRINT", |v, _| word(v, "generation")),
@@ -129,20 +144,17 @@ fn step_list() -> List {
 fn check_text(check: &NoderoleCheck) -> String {
     let state = match check.state {
         CheckState::Unknown => "has not run yet".to_owned(),
-        CheckState::Passing => "passes".to_owned(),
-        CheckState::Failing => {
-            format!("fails, {} of {} failures", check.failures, check.policy.failures)
-        }
+        CheckState::Passing if check.passes => "passes".to_owned(),
+        CheckState::Passing => "passed, but the next run is overdue".to_owned(),
+        CheckState::Failing => format!(
+            "fails, {} in a row (effect after {})",
+            many(check.failures, "failure"),
+            check.policy.failures
+        ),
     };
     let last = check.checked.map(|at| format!(", last run {}", format_time(at.0)));
-    let overdue = (check.state == CheckState::Passing && !check.passes).then_some(", overdue");
     let every = format!("every {} s", check.policy.interval);
-    let head = format!(
-        "{} {state}{}{}, {every}",
-        plain(&check.script),
-        last.unwrap_or_default(),
-        overdue.unwrap_or_default()
-    );
+    let head = format!("{} {state}{}, {every}", plain(&check.script), last.unwrap_or_default());
     let output = plain(check.detail.trim());
     if output.is_empty() { head } else { format!("{head}: {output}") }
 }
@@ -151,15 +163,16 @@ pub(crate) fn noderole_text(response: &Value, output: OutputFormat) -> String {
     let Ok(view) = NoderoleView::deserialize(response) else { return outline(response) };
     let applied = view.applied.map_or_else(|| "none yet".to_owned(), |target| target.to_string());
     let mut text = format!(
-        "{} {}, since {}\n",
+        "{} {}{}, since {}\n",
         output.heading(&format!("{} on {}:", view.role, plain(&view.fqdn))),
         view.state.label(),
+        if view.stale { ", stale" } else { "" },
         format_time(view.since.0)
     );
     text += &facts([
         ("deployment", view.deployment.to_string()),
         ("role", view.description.clone()),
-        ("reason", view.why.join(" ")),
+        ("reason", view.reasons.join(" ")),
         ("error", view.error.clone().unwrap_or_default()),
         ("generation", view.generation.to_string()),
         ("applied blueprint", applied),
@@ -177,7 +190,7 @@ pub(crate) fn noderole_text(response: &Value, output: OutputFormat) -> String {
     if !layers.is_empty() {
         let mut table = Table::new(["SOURCE", "DATA"]);
         for layer in layers {
-            table.row([layer.source.clone(), layer.value.to_string()]);
+            table.row([layer.source.label().to_owned(), layer.value.to_string()]);
         }
         text += &format!("\n{}", table.text(output));
     }
@@ -193,4 +206,44 @@ fn noderoles_text(all: &[impl Borrow<NoderoleRef>]) -> String {
     let first: Vec<String> = all.iter().take(FIRST).map(|step| one(step.borrow())).collect();
     let more = all.len().saturating_sub(FIRST);
     first.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn stale_step_and_overdue_check_are_described() {
+        let id = uuid::Uuid::nil();
+        let no = json!({"allowed": false, "reason": "No."});
+        let check = json!({"script": "check/alive", "state": "passing", "passes": false,
+            "failures": 0,
+            "policy": {
+                "interval": 30,
+                "timeout": 5,
+                "failures": 2,
+                "on_failure": "report"
+            }, "caused_rerun": false,
+            "detail": "", "duration_ms": 3, "checked": null, "changed": null});
+        let mut view = json!({"id": id, "role": "app", "description": "", "node": id,
+            "fqdn": "n1.demo",
+            "deployment": "web", "deployment_id": id, "state": "active", "stale": true,
+            "since": "2026-09-21T14:13:20Z", "reasons": [], "error": null, "generation": 3,
+            "applied": 3,
+            "role_hash": "5f", "layers": [], "merged": {}, "provenance": [], "values": 0,
+            "output": {},
+            "attribs": [], "parents": [], "children": [], "runs": [], "may_retry": no,
+            "may_edit": no,
+            "may_propose": no, "check": check});
+        let text = noderole_text(&view, OutputFormat::default());
+        assert!(text.starts_with("app on n1.demo: ACTIVE, stale, since "), "{text}");
+        let overdue = "check/alive passed, but the next run is overdue, every 30 s\n";
+        assert!(text.contains(overdue), "{text}");
+        view["check"]["state"] = json!("failing");
+        view["check"]["failures"] = json!(3);
+        let text = noderole_text(&view, OutputFormat::default());
+        assert!(text.contains("fails, 3 failures in a row (effect after 2), every 30 s"), "{text}");
+    }
 }

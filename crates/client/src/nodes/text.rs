@@ -3,7 +3,7 @@
 //! An answer of unknown form, for example from a newer server, is printed as an outline. So nothing
 //! is missing.
 
-use api::nodes::{HealthCheckView, NodeConnection, NodeStatus, NodeView};
+use api::nodes::{HealthCheckView, NodeConnection, NodeFacts, NodeStatus, NodeView};
 use engine::cluster::phantom;
 use engine::ids::{Fqdn, actor_name};
 use serde::Deserialize as _;
@@ -40,13 +40,14 @@ pub(crate) fn node_text(response: &Value, output: OutputFormat) -> String {
     let valid_tokens =
         view.tokens.iter().filter(|token| token.valid).map(|token| token.name.as_str());
     let by = actor_name(view.added_by.as_deref());
-    let undocumented = if view.record { " (record only: not part of any blueprint)" } else { "" };
+    let undocumented =
+        if view.record_only { " (record only: not part of any blueprint)" } else { "" };
     text += &facts([
         ("deployment", format!("{}{undocumented}", view.deployment)),
         ("description", view.description.clone()),
         ("maintenance", maintenance_text(life)),
         ("last seen", optional_moment(life.last_seen)),
-        ("joined", format!("{} {}", life.joined, optional_moment(life.joined_since))),
+        ("joined", format!("{} {}", life.joined.as_str(), optional_moment(life.joined_since))),
         (
             "boot",
             [&life.bootenv, &life.boot_id]
@@ -61,10 +62,7 @@ pub(crate) fn node_text(response: &Value, output: OutputFormat) -> String {
         ("MAC", view.macs.join(", ")),
         ("serial", view.serial.clone()),
         ("hints", hints.unwrap_or_default()),
-        (
-            "facts from",
-            view.facts.iter().map(|of| of.source.as_str()).collect::<Vec<_>>().join(", "),
-        ),
+        ("facts from", view.facts.iter().map(fact_source).collect::<Vec<_>>().join(", ")),
         ("tokens", valid_tokens.collect::<Vec<_>>().join(", ")),
         ("added", format!("{} by {by}", format_time(view.added.0))),
         ("change", permission_text(&view.may_change)),
@@ -125,9 +123,9 @@ fn maintenance_text(life: &NodeStatus) -> String {
     format!("by {by} since {}: {}", optional_moment(maintenance.since), maintenance.reason)
 }
 
-fn connection_text(way: &NodeConnection) -> String {
-    match &way.ssh {
-        None => format!("folder {}", way.root),
+fn connection_text(connection: &NodeConnection) -> String {
+    match &connection.ssh {
+        None => format!("folder {}", connection.root),
         Some(ssh) => format!(
             "ssh {}@{} port {}, key {} version {}, host key {}",
             ssh.user,
@@ -140,14 +138,23 @@ fn connection_text(way: &NodeConnection) -> String {
     }
 }
 
-fn health_check_text(look: &HealthCheckView) -> String {
-    let outcome = if look.reached {
-        format!("reached at {}", look.address)
+fn health_check_text(check: &HealthCheckView) -> String {
+    let outcome = if check.reached {
+        format!("reached at {}", check.address)
     } else {
         "not reached".to_owned()
     };
-    let text = if look.message.is_empty() { String::new() } else { format!(": {}", look.message) };
-    format!("{outcome}, {} by {}{text}", format_time(look.at.0), look.by)
+    let text =
+        if check.message.is_empty() { String::new() } else { format!(": {}", check.message) };
+    format!("{outcome}, {} by {}{text}", format_time(check.at.0), check.by)
+}
+
+/// The source of facts: the node itself, or a role.
+fn fact_source(of: &NodeFacts) -> String {
+    match &of.role {
+        Some(role) => format!("role {role}"),
+        None => "node".to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -158,29 +165,55 @@ mod tests {
     use crate::output::Format;
 
     fn summary(id: i64, state: &str) -> Value {
-        json!({"id": id, "noderole": uuid::Uuid::nil(), "role": "app", "fqdn": "n1.demo", "deployment": "web", "state": state, "cause": null,
-            "blueprint": 3, "worker": "w1", "queued": "2026-09-21T14:13:20Z", "started": null, "ended": null, "error": "it\nbroke"})
+        json!({"id": id, "noderole": uuid::Uuid::nil(), "role": "app", "node": uuid::Uuid::nil(),
+            "fqdn": "n1.demo",
+            "deployment": "web", "deployment_id": uuid::Uuid::nil(), "state": state, "cause": null,
+            "blueprint": 3, "worker": "w1", "queued": "2026-09-21T14:13:20Z", "started": null,
+            "ended": null, "error": "it\nbroke"})
     }
 
     #[test]
     fn node_page_has_noderoles_and_connection() {
         let moment = "2026-09-21T14:13:20Z";
         let id = uuid::Uuid::from_u128(2);
-        let mut view = json!({"id": id, "fqdn": "n1.demo", "version": 3, "description": "by the\u{202e} door", "deployment": "web",
-            "deployment_id": uuid::Uuid::nil(), "record": false,
-            "status": {"alive": true, "alive_since": moment, "last_seen": moment, "contradicting": 0, "threshold": 3,
-                "maintenance": {"by": "ada", "since": moment, "reason": "a new disk"}, "joined": "confirmed", "joined_since": moment,
+        let mut view = json!({"id": id, "fqdn": "n1.demo", "version": 3,
+            "description": "by the\u{202e} door", "deployment": "web",
+            "deployment_id": uuid::Uuid::nil(), "record_only": false,
+            "status": {"alive": true, "alive_since": moment, "last_seen": moment,
+            "contradicting": 0, "threshold": 3,
+                "maintenance": {
+                    "by": "ada",
+                    "since": moment,
+                    "reason": "a new disk"
+                }, "joined": "confirmed", "joined_since": moment,
                 "boot_id": "8f14", "bootenv": null},
-            "connection": {"transport": "ssh", "root": "/", "ssh": {"addresses": ["10.0.3.7", "n1.mgmt"], "port": 22, "user": "root",
-                "key": "deploy/ssh", "key_version": 1, "host_key": "ssh-ed25519 AAAA", "fingerprint": "SHA256:xyz"}},
-            "macs": ["00:25:90:aa:00:01"], "serial": "", "hints": {"rack": 7}, "added_by": null, "added": moment,
-            "health_checks": [{"at": moment, "reached": false, "address": "", "message": "no answer", "tried": [], "duration_ms": 1, "by": "w1"}],
-            "noderoles": [{"id": uuid::Uuid::nil(), "role": "app", "deployment": "web", "deployment_id": uuid::Uuid::nil(),
+            "connection": {"transport": "ssh", "root": "/", "ssh": {"addresses": ["10.0.3.7",
+            "n1.mgmt"], "port": 22, "user": "root",
+                "key": "deploy/ssh", "key_version": 1, "host_key": "ssh-ed25519 AAAA",
+                "fingerprint": "SHA256:xyz"}},
+            "macs": [
+                "00:25:90:aa:00:01"
+            ], "serial": "", "hints": {"rack": 7}, "added_by": null, "added": moment,
+            "health_checks": [
+                {
+                    "at": moment, "reached": false, "address": "", "message": "no answer",
+                    "tried": [], "duration_ms": 1, "by": "w1"
+                }
+            ],
+            "noderoles": [{"id": uuid::Uuid::nil(), "role": "app", "deployment": "web",
+            "deployment_id": uuid::Uuid::nil(),
                 "state": "error", "since": moment, "error": "it\nbroke"}],
             "more_noderoles": true, "runs": [summary(7, "failed")],
-            "facts": [{"source": "role facts", "facts": {"cores": 4}, "at": moment, "run": null}], "reports": [],
-            "tokens": [{"id": id, "name": "its unit", "by": null, "created": moment, "expires": moment, "used": null, "revoked": null,
-                "valid": true}, {"id": id, "name": "old", "by": null, "created": moment, "expires": moment, "used": null,
+            "facts": [
+                {
+                    "source": "role", "role": "facts", "facts": {"cores": 4}, "at": moment,
+                    "run": null
+                }
+            ], "reports": [],
+            "tokens": [{"id": id, "name": "its unit", "by": null, "created": moment,
+            "expires": moment, "used": null, "revoked": null,
+                "valid": true}, {"id": id, "name": "old", "by": null, "created": moment,
+                "expires": moment, "used": null,
                 "revoked": moment, "valid": false}],
             "may_change": {"allowed": false, "reason": "you may not"}, "cursor": 1});
         let wide = OutputFormat { format: Format::Wide, ..OutputFormat::default() };
@@ -191,14 +224,16 @@ mod tests {
             "  maintenance   by ada since 2026-09-21 14:13:20Z: a new disk\n",
             "  joined        confirmed 2026-09-21 14:13:20Z\n",
             "  boot          8f14\n",
-            "  connection    ssh root@10.0.3.7 or n1.mgmt port 22, key deploy/ssh version 1, host key SHA256:xyz\n",
+            "  connection    ssh root@10.0.3.7 or n1.mgmt port 22, key deploy/ssh version 1, host \
+             key SHA256:xyz\n",
             "  health check  not reached, 2026-09-21 14:13:20Z by w1: no answer\n",
             "  hints         {\"rack\":7}\n",
             "  facts from    role facts\n",
             "  tokens        its unit\n",
             "  added         2026-09-21 14:13:20Z by Gantry\n",
             "  change        not possible: you may not\n",
-            "\napp   web         ERROR  2026-09-21 14:13:20Z  it broke\nMore noderoles: gantry node noderoles 00000000-0000-0000-0000-000000000002 --all\n",
+            "\napp   web         ERROR  2026-09-21 14:13:20Z  it broke\nMore noderoles: gantry \
+             node noderoles 00000000-0000-0000-0000-000000000002 --all\n",
             "\n7    app   failed  2026-09-21 14:13:20Z         it broke\n",
         ] {
             assert!(text.contains(line), "{line:?}: {text}");
@@ -208,10 +243,11 @@ mod tests {
             !text.contains("serial") && !text.contains("ssh-ed25519") && !text.contains('\u{202e}'),
             "{text}"
         );
-        view["status"] = json!({"alive": false, "alive_since": null, "last_seen": null, "contradicting": 0, "threshold": 3, "maintenance": null,
+        view["status"] = json!({"alive": false, "alive_since": null, "last_seen": null,
+            "contradicting": 0, "threshold": 3, "maintenance": null,
             "joined": "none", "joined_since": null, "boot_id": null, "bootenv": null});
         view["connection"] = json!({"transport": "local", "root": "/srv/n1", "ssh": null});
-        view["record"] = json!(true);
+        view["record_only"] = json!(true);
         let text = node_text(&view, OutputFormat::default());
         for line in [
             "n1.demo: never reached\n",
@@ -224,7 +260,7 @@ mod tests {
         assert_eq!(
             node_text(&json!({"of": "another"}), OutputFormat::default()),
             "of: another\n",
-            "printed as an outline"
+            "an unknown answer is printed as an outline"
         );
     }
 }

@@ -1,10 +1,9 @@
 //! Commands for the tokens of nodes.
 
+use api::calls;
 use clap::Subcommand;
-use serde_json::{Value, json};
-use ureq::http::Method;
+use serde_json::Value;
 
-use crate::address::part;
 use crate::args::ExpectedVersion;
 use crate::client::{Client, WatchOption};
 use crate::exit::{Failure, Outcome};
@@ -12,7 +11,7 @@ use crate::names;
 use crate::output::table::Table;
 use crate::output::{OutputFormat, value_text};
 use crate::people::tokens::print_new_token;
-use crate::server::{RequestOptions, taken};
+use crate::server::taken;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeToken {
@@ -49,28 +48,19 @@ pub(crate) enum NodeToken {
 
 pub(crate) fn node_token(client: &Client, command: &NodeToken) -> Outcome {
     let Client { server, output } = client;
-    let place =
-        |node: &str| Ok::<_, Failure>(format!("/nodes/{}", part(&names::node(server, node)?.fqdn)));
+    let id = |node: &str| Ok::<_, Failure>(names::node(server, node)?.id);
     match command {
         NodeToken::List { node, again } => {
-            let place = place(node)?;
-            client.show(*again, || Ok(taken(&mut server.get(&place)?, "tokens")), node_tokens_text)
+            let shown = calls::show_node(&names::node(server, node)?.fqdn);
+            client.show(*again, || Ok(taken(&mut server.show(&shown)?, "tokens")), node_tokens_text)
         }
         NodeToken::Create { node, name, days, on } => {
-            let with = RequestOptions {
-                body: Some(json!({"name": name, "days": days})),
-                if_match: on.tag(),
-                accept: None,
-            };
-            let response: Value =
-                server.ask(&Method::POST, &format!("{}/tokens", place(node)?), &with)?.read()?;
-            print_new_token(client, &response)
+            let create = calls::create_node_token(id(node)?, name, *days);
+            print_new_token(client, &server.call_on(&create, on.tag())?)
         }
         NodeToken::Revoke { node, token, on } => {
-            let with = RequestOptions { if_match: on.tag(), ..RequestOptions::default() };
-            let response = server
-                .ask(&Method::DELETE, &format!("{}/tokens/{token}", place(node)?), &with)?
-                .read()?;
+            let revoke = calls::revoke_node_token(id(node)?, *token);
+            let response = server.call_on(&revoke, on.tag())?;
             output.either(&response, &format!("Token {token} is revoked."))
         }
     }

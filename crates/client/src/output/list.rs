@@ -55,7 +55,7 @@ impl List {
         loop {
             let mut answer = ask(&query)?;
             let Value::Array(page) = taken(&mut answer, self.items) else {
-                return Err(Failure::unlike("expected a list"));
+                return Err(Failure::invalid_response("expected a list"));
             };
             items.extend(page);
             let next = taken(&mut answer, "next");
@@ -138,8 +138,10 @@ mod tests {
         );
         assert_eq!(
             document(3),
-            json!({"blueprints": [9, 8, 7], "next": 6, "omitted": 1, "head": 9, "removed_in": null}),
-            "the server's cursor"
+            json!(
+                {"blueprints": [9, 8, 7], "next": 6, "omitted": 1, "head": 9, "removed_in": null}
+            ),
+            "the server's cursor is returned"
         );
         let wrong = blueprint_list()
             .gather(|_| Ok(json!(3)), &Query::default(), 1)

@@ -248,7 +248,7 @@ pub(crate) fn format_time(millis: i64) -> String {
     at.and_then(|at| at.format(format).ok()).unwrap_or_default()
 }
 
-/// Numbers of steps by state, for example `3 ACTIVE, 1 ERROR`.
+/// Numbers of steps by state, for example `1 ERROR, 3 ACTIVE (2 stale)`.
 pub(crate) fn steps(value: &Value) -> String {
     let states = ["error", "transition", "todo", "blocked", "active"];
     let counts = states.iter().filter_map(|state| {
@@ -256,7 +256,16 @@ pub(crate) fn steps(value: &Value) -> String {
         Some(format!("{count} {}", state.to_uppercase()))
     });
     let counts: Vec<String> = counts.collect();
-    if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }
+    let text = if counts.is_empty() { "none".to_owned() } else { counts.join(", ") };
+    // Stale and unchecked steps are ACTIVE, so these counts are parts of the last one.
+    let marks: Vec<String> = ["stale", "unchecked"]
+        .iter()
+        .filter_map(|mark| {
+            let count = value.get(mark)?.as_i64().filter(|count| *count > 0)?;
+            Some(format!("{count} {mark}"))
+        })
+        .collect();
+    if marks.is_empty() { text } else { format!("{text} ({})", marks.join(", ")) }
 }
 
 /// A field's value as text: lists are separated by commas, null is empty.
@@ -274,11 +283,11 @@ pub(crate) fn value_text(value: &Value) -> String {
 pub(crate) fn facts<const N: usize>(all: [(&str, String); N]) -> String {
     let fields: Vec<(&str, String)> = all
         .into_iter()
-        .map(|(name, says)| (name, plain(&says)))
-        .filter(|(_, says)| !says.is_empty())
+        .map(|(name, value)| (name, plain(&value)))
+        .filter(|(_, value)| !value.is_empty())
         .collect();
     let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-    fields.iter().map(|(name, says)| format!("  {name:width$}  {says}\n")).collect()
+    fields.iter().map(|(name, value)| format!("  {name:width$}  {value}\n")).collect()
 }
 
 /// Maximum number of items of a list that are printed.
@@ -320,7 +329,7 @@ mod tests {
         let wide = OutputFormat { format: Format::Wide, ..OutputFormat::default() };
         for at in [json!(1_790_000_000_000_i64), json!("2026-09-21T14:13:20Z")] {
             assert_eq!(wide.time(&at), "2026-09-21 14:13:20Z");
-            assert!(OutputFormat::default().time(&at).len() < 8, "an age");
+            assert!(OutputFormat::default().time(&at).len() < 8, "the short form is an age");
         }
         assert_eq!(wide.time(&Value::Null), "");
     }
@@ -336,7 +345,8 @@ mod tests {
         assert_eq!(
             diff,
             format!(
-                "{yellow}* role app{PLAIN}\n{cyan}@@ -1 +1 @@{PLAIN}\n{red}-a{PLAIN}\n{green}+b{PLAIN}\n c\n"
+                "{yellow}* role app{PLAIN}\n{cyan}@@ -1 +1 \
+                 @@{PLAIN}\n{red}-a{PLAIN}\n{green}+b{PLAIN}\n c\n"
             )
         );
     }

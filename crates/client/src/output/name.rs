@@ -64,7 +64,9 @@ mod tests {
     fn every_answer_has_its_names() {
         let answers = [
             (
-                json!({"nodes": [{"id": "u", "fqdn": "n1.demo", "deployment": "web"}], "next": null}),
+                json!(
+                    {"nodes": [{"id": "u", "fqdn": "n1.demo", "deployment": "web"}], "next": null}
+                ),
                 "n1.demo\n",
             ),
             (

@@ -98,8 +98,10 @@ mod tests {
 
     #[test]
     fn outline_formats_times_and_permissions() {
-        let value = json!({"name": "n1", "at": "2026-09-21T14:13:20.000Z", "queued": 3, "may": {"allowed": false, "reason": "not\nyours"}, "can": {"allowed": true},
-            "cursor": 7, "list": [{"a": 1, "b": null}], "steps": {"active": 2, "error": 1}, "empty": [], "tags": ["x", "y"]});
+        let value = json!({"name": "n1", "at": "2026-09-21T14:13:20.000Z", "queued": 3,
+            "may": {"allowed": false, "reason": "not\nyours"}, "can": {"allowed": true},
+            "cursor": 7, "list": [{"a": 1, "b": null}], "steps": {"active": 2, "error": 1},
+            "empty": [], "tags": ["x", "y"]});
         let text = outline(&value);
         for line in [
             "name: n1",

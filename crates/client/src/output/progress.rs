@@ -129,10 +129,10 @@ impl Watcher {
             self.bar.finish_and_clear();
             let seconds = self.most.as_secs();
             return Err(Failure::TimedOut(match self.unknown.take() {
-                Some(why) => {
+                Some(reason) => {
                     format!(
                         "The state is unknown after {seconds} seconds. To wait longer, use \
-                         --timeout.\n{why}"
+                         --timeout.\n{reason}"
                     )
                 }
                 None => format!(

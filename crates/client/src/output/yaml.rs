@@ -68,7 +68,8 @@ mod tests {
 
     #[test]
     fn document_has_block_style() {
-        let value = json!({"name": "n1", "port": 80, "tags": ["a b", "no"], "none": null, "empty": {},
+        let value = json!({"name": "n1", "port": 80, "tags": ["a b", "no"], "none": null,
+            "empty": {},
             "runs": [{"id": 1, "log": "x\ny"}, {"id": 2, "steps": [[1, 2], []]}]});
         let expected = "name: n1\nport: 80\ntags:\n  - \"a b\"\n  - \"no\"\nnone: null\nempty: {}\n\
             runs:\n  - id: 1\n    log: \"x\\ny\"\n  - id: 2\n    steps:\n      - - 1\n        - 2\n      - []\n";
@@ -84,6 +85,6 @@ mod tests {
     #[test]
     fn invisible_characters_are_escaped() {
         assert_eq!(word("a\u{202e}\u{e0041}\u{1b}"), "\"a\\U0000202e\\U000e0041\\u001b\"");
-        assert_eq!(word("2026-01-01"), "\"2026-01-01\"", "no date");
+        assert_eq!(word("2026-01-01"), "\"2026-01-01\"", "a text that looks like a date is quoted");
     }
 }

@@ -7,15 +7,18 @@ pub(crate) mod tokens;
 
 use std::collections::BTreeSet;
 
+use api::call::Call;
+use api::calls;
+use api::people::{AccountKind, Grant};
 use clap::{Args, Subcommand};
 use engine::counting::many;
-use serde_json::{Value, json};
-use ureq::http::Method;
+use engine::ids::PersonId;
+use serde_json::Value;
 
-use crate::address::{Address, Query, part};
+use crate::address::{Address, Query};
 use crate::args::ExpectedVersion;
 use crate::client::{Client, ListOptions, WatchOption};
-use crate::exit::{Failure, Outcome};
+use crate::exit::Outcome;
 use crate::names;
 use crate::output::list::{List, word};
 use crate::output::outline::outline;
@@ -36,7 +39,7 @@ pub(crate) enum Person {
         #[arg(long, value_parser = ["true", "false"])]
         disabled: Option<String>,
         #[command(flatten)]
-        much: ListOptions,
+        list_options: ListOptions,
     },
     /// Show a person or a service account
     Show {
@@ -103,8 +106,8 @@ pub(crate) struct GrantArgs {
 }
 
 impl GrantArgs {
-    fn json(&self) -> Value {
-        grants_json(&self.permission)
+    fn grants(&self) -> Vec<Grant> {
+        grants_of(&self.permission)
     }
 }
 
@@ -122,12 +125,12 @@ pub(crate) struct ReplaceGrantArgs {
     none: bool,
 }
 
-fn grants_json(permissions: &[String]) -> Value {
+fn grants_of(permissions: &[String]) -> Vec<Grant> {
     let grant = |text: &String| match text.split_once('@') {
         Some((permission, deployment)) => {
-            json!({"permission": permission, "deployment": deployment})
+            Grant { permission: permission.into(), deployment: Some(deployment.into()) }
         }
-        None => json!({"permission": text}),
+        None => Grant { permission: text.clone(), deployment: None },
     };
     permissions.iter().map(grant).collect()
 }
@@ -168,57 +171,49 @@ fn grants_text(name: &str, before: &BTreeSet<String>, now: &BTreeSet<String>) ->
 
 pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
     let Client { server, output } = client;
-    let place =
-        |name: &str| Ok::<_, Failure>(format!("/people/{}", part(&names::person(server, name)?)));
-    let post = |name: &str, what: &str, on: ExpectedVersion| {
-        let with = RequestOptions { body: Some(json!({})), if_match: on.tag(), accept: None };
-        server.ask(&Method::POST, &format!("{}/{what}", place(name)?), &with)?.read::<Value>()
+    let on_person = |name: &str, call: fn(PersonId) -> Call, on: ExpectedVersion| {
+        server.call_on(&call(names::person(server, name)?), on.tag())
     };
     match command {
-        Person::List { filter, kind, disabled, much } => client.list(
+        Person::List { filter, kind, disabled, list_options } => client.list(
             &person_list(),
             &Query::default().with("filter", filter).with("kind", kind).with("disabled", disabled),
-            much,
+            list_options,
         ),
         Person::Show { name, again } => {
-            let place = place(name)?;
-            client.show(*again, || server.get(&place), |answer, _| outline(answer))
+            let person = calls::show_person(names::person(server, name)?);
+            client.show(*again, || server.show(&person), |answer, _| outline(answer))
         }
         Person::Add { name, grants } => {
-            let answer = server
-                .post("/people", json!({"name": name, "kind": "human", "grants": grants.json()}))?;
+            let add = calls::add_person(name, AccountKind::Human, &grants.grants());
+            let answer = server.call(&add)?;
             print_sign_in_link(client, name, answer, "/link")
         }
         Person::Grant { name, grants, on } => {
-            let place = place(name)?;
-            let response = server.ask(&Method::GET, &place, &RequestOptions::default())?;
+            let person = names::person(server, name)?;
+            let shown = calls::show_person(person);
+            let response = server.request(&shown, RequestOptions::default())?;
             let before: Value = response.read()?;
-            let body = json!({"grants": grants_json(&grants.permission)});
-            let with = RequestOptions {
-                body: Some(body),
-                if_match: on.tag().or(response.etag),
-                accept: None,
-            };
-            let answer: Value =
-                server.ask(&Method::PATCH, &format!("{place}/grants"), &with)?.read()?;
+            let replace = calls::replace_grants(person, &grants_of(&grants.permission));
+            let answer = server.call_on(&replace, on.tag().or(response.etag))?;
             output.either(&answer, &grants_text(name, &granted(&before), &granted(&answer)))
         }
         Person::Disable { name, on } => {
-            let answer = post(name, "disable", *on)?;
+            let answer = on_person(name, calls::disable_person, *on)?;
             output.either(
                 &answer,
                 &format!("Account {name} is disabled, and its tokens are revoked."),
             )
         }
         Person::Enable { name, on } => {
-            let answer = post(name, "enable", *on)?;
+            let answer = on_person(name, calls::enable_person, *on)?;
             output.either(
                 &answer,
                 &format!("Account {name} is enabled. Earlier tokens stay revoked."),
             )
         }
         Person::Confirm { name } => {
-            let answer: Value = server.post(&format!("{}/confirm", place(name)?), json!({}))?;
+            let answer = server.call(&calls::confirm_person(names::person(server, name)?))?;
             output.either(
                 &answer,
                 &format!(
@@ -227,16 +222,14 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
             )
         }
         Person::ResetSecondFactor { name } => {
-            let place = format!("{}/second-factor", place(name)?);
-            let answer: Value =
-                server.ask(&Method::DELETE, &place, &RequestOptions::default())?.read()?;
+            let answer = server.call(&calls::reset_factor(names::person(server, name)?))?;
             output.either(
                 &answer,
                 &format!("The second factor of {name} is removed, and their sessions have ended."),
             )
         }
         Person::Link { name, on } => {
-            let answer = post(name, "link", *on)?;
+            let answer = on_person(name, calls::create_link, *on)?;
             print_sign_in_link(client, name, answer, "")
         }
     }
@@ -269,21 +262,21 @@ fn duration(minutes: u64) -> String {
 /// Replaces the path in an answer by the full URL, and returns it.
 fn complete_link(answer: &mut Value, at: &str, server: &Address) -> String {
     let Some(link) = answer.pointer_mut(&format!("{at}/link")) else { return String::new() };
-    let way = value_text(link);
-    let whole = if way.starts_with('/') { format!("{server}{way}") } else { way };
+    let path = value_text(link);
+    let whole = if path.starts_with('/') { format!("{server}{path}") } else { path };
     *link = Value::String(whole.clone());
     whole
 }
 
 /// Prints your account and permissions.
 pub(crate) fn me(client: &Client) -> Outcome {
-    let answer = client.server.get("/people/me")?;
+    let answer = client.server.show(&calls::show_account())?;
     client.output.either(&answer, outline(&answer).trim_end())
 }
 
 pub(crate) fn person_list() -> List {
     List {
-        path: "/people".into(),
+        path: calls::List::People.path(""),
         items: "people",
         cursor: "after",
         columns: &[
@@ -313,6 +306,8 @@ fn grants(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -323,7 +318,11 @@ mod tests {
         for (mut answer, at) in [(link(), ""), (json!({"name": "bo", "link": link()}), "/link")] {
             assert_eq!(complete_link(&mut answer, at, &server), whole);
             assert_eq!(answer.pointer(&format!("{at}/link")), Some(&json!(whole)));
-            assert_eq!(complete_link(&mut answer, at, &server), whole, "only once");
+            assert_eq!(
+                complete_link(&mut answer, at, &server),
+                whole,
+                "the server is added only once"
+            );
         }
     }
 
@@ -331,7 +330,7 @@ mod tests {
     fn grant_may_name_a_deployment() {
         let grants = GrantArgs { permission: vec!["viewer".into(), "operator@web".into()] };
         assert_eq!(
-            grants.json(),
+            json!(grants.grants()),
             json!([{"permission": "viewer"}, {"permission": "operator", "deployment": "web"}])
         );
     }
@@ -343,8 +342,11 @@ mod tests {
             let words = [&["person", "grant", "dan"][..], words].concat();
             program.clone().try_get_matches_from(words).is_ok()
         };
-        assert!(!taken(&[]), "a missing option removes nothing");
-        assert!(!taken(&["--none", "--permission", "viewer"]), "one of both");
+        assert!(!taken(&[]), "permissions are not removed without an option");
+        assert!(
+            !taken(&["--none", "--permission", "viewer"]),
+            "the two options exclude each other"
+        );
         assert!(taken(&["--none"]));
         assert!(taken(&["--permission", "viewer", "--permission", "operator@web"]));
     }
@@ -353,7 +355,7 @@ mod tests {
     fn permission_changes_are_printed() {
         let person = |grants: &[&str]| {
             let grants: Vec<String> = grants.iter().map(|grant| (*grant).to_owned()).collect();
-            granted(&json!({"grants": grants_json(&grants)}))
+            granted(&json!({"grants": grants_of(&grants)}))
         };
         let (all, some) =
             (person(&["viewer", "operator@web", "admin"]), person(&["viewer", "reviewer@edge"]));

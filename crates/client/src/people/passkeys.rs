@@ -1,19 +1,17 @@
 //! Commands for passkeys.
 
 use clap::Subcommand;
-use ureq::http::Method;
-use uuid::Uuid;
+use engine::ids::PasskeyId;
 
 use crate::client::Client;
 use crate::exit::Outcome;
-use crate::server::RequestOptions;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Passkey {
     /// Revoke a passkey: its signatures no longer count for later commits
     Revoke {
         /// Id of the passkey, from gantry me
-        id: Uuid,
+        id: PasskeyId,
     },
 }
 
@@ -21,9 +19,7 @@ pub(crate) fn passkey(client: &Client, command: &Passkey) -> Outcome {
     let Client { server, output } = client;
     match command {
         Passkey::Revoke { id } => {
-            let answer = server
-                .ask(&Method::DELETE, &format!("/passkeys/{id}"), &RequestOptions::default())?
-                .read()?;
+            let answer = server.call(&api::calls::revoke_passkey(*id))?;
             output.either(&answer, &format!("Passkey {id} is revoked."))
         }
     }

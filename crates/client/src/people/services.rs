@@ -1,7 +1,7 @@
 //! Commands for service accounts.
 
+use api::people::AccountKind;
 use clap::Subcommand;
-use serde_json::json;
 
 use crate::address::Query;
 use crate::client::{Client, ListOptions};
@@ -16,7 +16,7 @@ pub(crate) enum Service {
         #[arg(long, value_name = "TEXT")]
         filter: Option<String>,
         #[command(flatten)]
-        much: ListOptions,
+        list_options: ListOptions,
     },
     /// Add a service account, which has only tokens and cannot review
     Add {
@@ -29,16 +29,14 @@ pub(crate) enum Service {
 
 pub(crate) fn service(client: &Client, command: &Service) -> Outcome {
     match command {
-        Service::List { filter, much } => client.list(
+        Service::List { filter, list_options } => client.list(
             &person_list(),
             &Query::default().with("filter", filter).with("kind", "service"),
-            much,
+            list_options,
         ),
         Service::Add { name, grants } => {
-            let answer = client.server.post(
-                "/people",
-                json!({"name": name, "kind": "service", "grants": grants.json()}),
-            )?;
+            let add = api::calls::add_person(name, AccountKind::Service, &grants.grants());
+            let answer = client.server.call(&add)?;
             let message = format!(
                 "Account {name} is added. Create a token for it: gantry token create --for {name} \
                  --name TEXT --permission viewer"

@@ -4,7 +4,6 @@ use std::io::Read as _;
 
 use clap::Subcommand;
 use serde_json::json;
-use ureq::http::Method;
 use uuid::Uuid;
 
 use crate::address::Query;
@@ -19,7 +18,7 @@ pub(crate) enum Session {
     /// List your sessions
     List {
         #[command(flatten)]
-        much: ListOptions,
+        list_options: ListOptions,
     },
     /// End a session
     End {
@@ -50,7 +49,9 @@ fn ended_text(sessions: u64) -> String {
 pub(crate) fn session(client: &Client, context: Option<&str>, command: &Session) -> Outcome {
     let Client { server, output } = client;
     match command {
-        Session::List { much } => client.list(&session_list(), &Query::default(), much),
+        Session::List { list_options } => {
+            client.list(&session_list(), &Query::default(), list_options)
+        }
         Session::End { id } => {
             let answer = server.call(&api::calls::end_session(*id))?;
             output.either(&answer, "The session ended.")
@@ -83,7 +84,7 @@ pub(crate) fn session(client: &Client, context: Option<&str>, command: &Session)
                 }
             };
             let with = RequestOptions { body: Some(body), ..RequestOptions::default() };
-            let answer = server.ask(&Method::PUT, "/me/password", &with)?;
+            let answer = server.request(&api::calls::set_password(), with)?;
             // The session continues with a new cookie.
             if let (Some(context), Some(cookie)) = (context, answer.session.clone()) {
                 let path = default_path()?;
@@ -100,7 +101,7 @@ pub(crate) fn session(client: &Client, context: Option<&str>, command: &Session)
 
 pub(crate) fn session_list() -> List {
     List {
-        path: "/me/sessions".into(),
+        path: api::calls::SESSIONS_PATH.into(),
         items: "sessions",
         cursor: "before",
         columns: &[

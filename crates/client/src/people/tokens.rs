@@ -1,8 +1,8 @@
 //! Commands for the tokens of people and service accounts.
 
+use api::calls;
 use clap::Subcommand;
-use serde_json::{Map, Value, json};
-use ureq::http::Method;
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::address::Query;
@@ -11,7 +11,6 @@ use crate::exit::Outcome;
 use crate::names;
 use crate::output::list::{List, word};
 use crate::output::{note, time_text, value_text};
-use crate::server::RequestOptions;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Token {
@@ -19,12 +18,12 @@ pub(crate) enum Token {
     List {
         /// Name of the service account [default: yourself]
         #[arg(long = "for", value_name = "NAME")]
-        whose: Option<String>,
+        person: Option<String>,
         /// Only valid (true) or only invalid (false) tokens
         #[arg(long, value_name = "BOOL", value_parser = ["true", "false"])]
         valid: Option<String>,
         #[command(flatten)]
-        much: ListOptions,
+        list_options: ListOptions,
     },
     /// Create a token, which is shown only once
     Create {
@@ -42,7 +41,7 @@ pub(crate) enum Token {
         days: u32,
         /// Name of the service account that gets the token [default: yourself]
         #[arg(long = "for", value_name = "NAME")]
-        whose: Option<String>,
+        person: Option<String>,
     },
     /// Revoke a token
     Revoke {
@@ -53,27 +52,23 @@ pub(crate) enum Token {
 
 pub(crate) fn token(client: &Client, command: &Token) -> Outcome {
     let Client { server, output } = client;
-    let whose =
+    let person_id =
         |name: &Option<String>| name.as_deref().map(|name| names::person(server, name)).transpose();
     match command {
-        Token::List { whose: name, valid: holds, much } => {
-            let query = Query::default().with("person", &whose(name)?).with("valid", holds);
-            client.list(&token_list(), &query, much)
+        Token::List { person: name, valid, list_options } => {
+            let person = person_id(name)?.map(|person| person.to_string());
+            let query = Query::default().with("person", &person).with("valid", valid);
+            client.list(&token_list(), &query, list_options)
         }
-        Token::Create { name, permission, deployment, days, whose: of } => {
-            let mut body = Map::from_iter([
-                ("name".to_owned(), json!(name)),
-                ("scopes".to_owned(), json!(permission)),
-                ("days".to_owned(), json!(days)),
-            ]);
-            body.extend(deployment.iter().map(|name| ("deployment".to_owned(), json!(name))));
-            body.extend(whose(of)?.map(|person| ("person".to_owned(), json!(person))));
-            print_new_token(client, &server.post("/tokens", Value::Object(body))?)
+        Token::Create { name, permission, deployment, days, person: of } => {
+            let scopes: Vec<&str> = permission.iter().map(String::as_str).collect();
+            let deployment = deployment.as_deref();
+            let create =
+                calls::create_token(name, &scopes, deployment, Some(*days), person_id(of)?);
+            print_new_token(client, &server.call(&create)?)
         }
         Token::Revoke { id } => {
-            let answer = server
-                .ask(&Method::DELETE, &format!("/tokens/{id}"), &RequestOptions::default())?
-                .read()?;
+            let answer = server.call(&calls::revoke_token(*id))?;
             output.either(&answer, &format!("Token {id} is revoked."))
         }
     }
@@ -94,7 +89,7 @@ pub(crate) fn print_new_token(client: &Client, response: &Value) -> Outcome {
 
 pub(crate) fn token_list() -> List {
     List {
-        path: "/tokens".into(),
+        path: calls::TOKENS_PATH.into(),
         items: "tokens",
         cursor: "before",
         columns: &[

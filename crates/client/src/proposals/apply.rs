@@ -9,11 +9,14 @@
 //! * Edits name the proposal version that they were computed from. Concurrent edits of other people
 //!   therefore cause an error, never a mixture.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use api::calls;
 use api::catalog::{BarclampVersion, CatalogPage, MAX_VERSIONS, RoleView};
 use api::deployments::{AttribView, DeploymentDeclaration, NoderoleView};
+use api::nodes::NodeSummary;
 use api::proposals::ProposalView;
+use api::values::ValueLayer;
 use api::views::board::{
     Board, BoardNoderole, BoardRole, MAX_NODES_WITH_ROLE, RoleChoice, RoleNoderoles,
 };
@@ -22,24 +25,27 @@ use engine::Hash;
 use engine::catalog::read::At;
 use engine::cluster::{NoderoleKey, phantom};
 use engine::ids::{
-    BarclampName, DeploymentId, Fqdn, NodeId, NoderoleId, ProposalId, ReviewId, RoleName,
+    BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, ProposalId, ReviewId,
+    RoleName,
 };
 use engine::plan::{Edit, edit};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::address::{Query, part};
+use crate::address::Query;
 use crate::client::Client;
 use crate::exit::{Failure, Outcome};
 use crate::input::bytes;
 use crate::names;
 use crate::output::list::word;
 use crate::output::{note, plain};
-use crate::proposals::declaration::{Declaration, Wrong, escaped, read};
+use crate::proposals::declaration::{Declaration, DeclarationError, Positioned, escaped, read};
 use crate::proposals::edits;
 use crate::proposals::edits::{
-    CurrentDeployment, CurrentRole, ExpectedData, Present, RoleMembers, Step, bound, unbound,
+    CurrentDeployment, CurrentRole, DeploymentSnapshot, ExpectedData, RoleMembers, Step, bound,
+    unbound,
 };
+use crate::proposals::effect_text;
 use crate::server::{Server, parse_answer, taken};
 
 #[derive(Debug, clap::Args)]
@@ -134,12 +140,27 @@ struct Target {
     id: DeploymentId,
     /// The deployment of the proposal: the same, or the parent of one that does not exist yet.
     current: CurrentState,
-    /// Set if the document declares more than bindings and data.
+    /// Set if the document declares more than bindings and data, or unbinds roles.
     place: Option<CurrentDeployment>,
 }
 
 pub(crate) fn apply(client: &Client, apply: &Apply) -> Outcome {
-    propose_all(client, &plan_edits(&client.server, &apply.files)?, &apply.propose)
+    propose_all(client, &plan_edits(&client.server, &apply.files, Basis::Draft)?, &apply.propose)
+}
+
+/// One proposal for each deployment.
+pub(crate) fn by_deployment(
+    server: &Server,
+    steps: Vec<(DeploymentName, Step)>,
+) -> Outcome<Vec<PlannedChange>> {
+    let mut all: BTreeMap<DeploymentName, Vec<Step>> = BTreeMap::new();
+    for (deployment, step) in steps {
+        all.entry(deployment).or_default().push(step);
+    }
+    let planned = |(deployment, steps): (DeploymentName, Vec<Step>)| {
+        Ok(PlannedChange { current: current(server, deployment.as_str())?, steps })
+    };
+    all.into_iter().map(planned).collect()
 }
 
 /// Proposes changes of several deployments.
@@ -170,10 +191,17 @@ pub(crate) fn propose_all(
 
 pub(crate) fn diff(client: &Client, files: &FileArgs) -> Outcome {
     // As with diff(1), an error is not exit code 1.
-    let worked = plan_edits(&client.server, files)?;
+    let worked = plan_edits(&client.server, files, Basis::Target)?;
     let changes: usize = worked.iter().map(|one| one.steps.len()).sum();
     if client.output.is_document() {
-        let view = worked.iter().map(|one| json!({"deployment": one.current.board.name, "changes": step_texts(&one.steps), "edits": edits(&one.steps)}));
+        let view = worked.iter().map(|one| {
+            json!(
+                {
+                    "deployment": one.current.board.name, "changes": step_texts(&one.steps),
+                    "edits": edits(&one.steps)
+                }
+            )
+        });
         client.output.document(&view.collect())?;
     } else {
         for one in worked.iter().filter(|one| !one.steps.is_empty()) {
@@ -190,12 +218,12 @@ pub(crate) fn diff(client: &Client, files: &FileArgs) -> Outcome {
 pub(crate) fn bind(client: &Client, bind: &Bind) -> Outcome {
     let current = current(&client.server, &bind.place.deployment)?;
     let nodes = named(&client.server, &bind.nodes)?;
-    let there = match find_role(&current.board, &bind.role) {
+    let members = match find_role(&current.board, &bind.role) {
         Some(found) => nodes_having_role(&client.server, &current.board, found, &nodes)?,
         None => RoleMembers::default(),
     };
     let missing: BTreeMap<NodeId, &str> =
-        names_of(&nodes).filter(|(id, _)| !there.has(*id)).collect();
+        names_of(&nodes).filter(|(id, _)| !members.has(*id)).collect();
     let steps = bound(current.board.id, &bind.role, &missing);
     propose_one(client, &current, &steps, &bind.place.propose)
 }
@@ -210,7 +238,7 @@ pub(crate) fn unbind(client: &Client, unbind: &Unbind) -> Outcome {
             noderole: noderole.clone(),
             with_dependents: true,
         }),
-        says: format!("- {noderole} from {name}, with its dependents"),
+        summary: format!("- {noderole} from {name}, with its dependents"),
     };
     let steps = match unbind.with_dependents {
         false => unbound(noderole, &names_of(&nodes).collect()),
@@ -248,8 +276,22 @@ pub(crate) fn propose_one(
 }
 
 pub(crate) fn current(server: &Server, name: &str) -> Outcome<CurrentState> {
+    state(server, name, Basis::Draft)
+}
+
+/// The state that a file is compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Basis {
+    /// The desired state.
+    Target,
+    /// The desired state with the edits of the open proposal.
+    Draft,
+}
+
+fn state(server: &Server, name: &str, basis: Basis) -> Outcome<CurrentState> {
     let found = names::deployment(server, name)?;
-    let response = server.get(&format!("/deployments/{}/board", part(found.name.as_str())))?;
+    let query = Query::default().with("target", basis == Basis::Target);
+    let response: Value = server.read(&query.on(&calls::show_deployment(&found.name).url()))?;
     let board: Board = parse_answer(&response, "expected a board")?;
     let has_other_authors = match &board.proposal {
         Some(open) => has_other_authors(server, open, &response["proposal"])?,
@@ -264,7 +306,7 @@ fn has_other_authors(server: &Server, open: &ProposalView, response: &Value) -> 
     if response["has_other_authors"] == true || open.authors.is_empty() {
         return Ok(response["has_other_authors"] == true);
     }
-    let me = server.get("/people/me")?;
+    let me = server.show(&calls::show_account())?;
     Ok(open.authors.iter().any(|author| me["person"]["name"] != *author))
 }
 
@@ -317,10 +359,12 @@ fn propose(
     let open = open(server, &current.board)?;
     let version = edited(server, open, steps)?;
     let id = open.id;
-    let after = server.get(&format!("/proposals/{id}"))?;
-    let review = submitted(server, id, &version, submit)?;
+    let after = server.show(&calls::show_proposal(id))?;
+    let review =
+        submitted(server, id, version, submit).map_err(|failure| with_undo(failure, id))?;
     let made = json!({
-        "deployment": name, "changes": step_texts(steps), "proposal": id, "version": version, "review": review,
+        "deployment": name, "changes": step_texts(steps), "proposal": id, "version": version,
+        "review": review,
         "added": after["added"], "removed": after["removed"], "reruns": after["reruns"],
     });
     if output.is_document() {
@@ -328,12 +372,7 @@ fn propose(
     }
     output.write(&lines(name.as_str(), steps))?;
     let count = |word: &str| after[word].as_u64().unwrap_or_default();
-    let effect = format!(
-        "adds {}, removes {}, runs {} again",
-        count("added"),
-        count("removed"),
-        count("reruns")
-    );
+    let effect = effect_text(count("added"), count("removed"), count("reruns"));
     output.line(&format!("Proposal {id} on {name}: {effect}."))?;
     follow(client, id, &review)?;
     Ok(made)
@@ -355,7 +394,7 @@ fn submit_existing(client: &Client, board: &Board, submit: &Submit) -> Outcome<V
     };
     let review = match open.review {
         Some(review) => json!(review),
-        None => submitted(server, open.id, &json!(open.version), submit)?,
+        None => submitted(server, open.id, open.version, submit)?,
     };
     if !output.is_document() {
         match open.review {
@@ -363,19 +402,22 @@ fn submit_existing(client: &Client, board: &Board, submit: &Submit) -> Outcome<V
             None => follow(client, open.id, &review)?,
         }
     }
-    Ok(
-        json!({"deployment": board.name, "changes": [], "proposal": open.id, "version": open.version, "review": review}),
-    )
+    Ok(json!(
+        {
+            "deployment": board.name, "changes": [], "proposal": open.id, "version": open.version,
+            "review": review
+        }
+    ))
 }
 
 /// Prints the state of an existing review, which may have verdicts already.
 fn decided(client: &Client, id: ProposalId, review: ReviewId) -> Outcome {
-    let state_text =
-        match word(&client.server.get(&format!("/reviews/{review}"))?, "state").as_str() {
-            "waiting" => return follow(client, id, &json!(review)),
-            "open" => "can be committed".to_owned(),
-            other => format!("is {}", other.replace('_', " ")),
-        };
+    let state_text = match word(&client.server.show(&calls::show_review(review))?, "state").as_str()
+    {
+        "waiting" => return follow(client, id, &json!(review)),
+        "open" => "can be committed".to_owned(),
+        other => format!("is {}", other.replace('_', " ")),
+    };
     client.output.line(&format!("Review {review} {state_text}."))?;
     note(&format!("Details: gantry review show {review}"));
     Ok(())
@@ -386,29 +428,29 @@ fn open(server: &Server, board: &Board) -> Outcome<Open> {
     if let Some(open) = &board.proposal {
         return Ok(Open { id: open.id, version: open.version, new: false });
     }
-    let opened =
-        server.post(&format!("/deployments/{}/proposals", part(board.name.as_str())), json!({}))?;
+    let opened = server.call(&calls::propose(&board.name))?;
     let id: ProposalId = parse_answer(&opened["proposal"], "expected a proposal")?;
-    let response = server.get(&format!("/proposals/{id}"))?;
+    let response = server.show(&calls::show_proposal(id))?;
     let view: ProposalView = parse_answer(&response, "expected a proposal")?;
     if !view.edits.is_empty() || has_other_authors(server, &view, &response)? {
-        return Err(Failure::Negative(format!(
-            "Another person opened proposal {id} on {} at the same time. Look at it with `gantry \
-             proposal show {id}`, then try again.",
-            board.name
-        )));
+        return Err(opened_by_another(id, &board.name));
     }
     Ok(Open { id, version: view.version, new: true })
 }
 
+fn opened_by_another(id: ProposalId, deployment: &DeploymentName) -> Failure {
+    Failure::Conflict(format!(
+        "Nothing was changed: another person opened proposal {id} on {deployment} at the same \
+         time. Look at it with `gantry proposal show {id}`, then try again."
+    ))
+}
+
 /// Adds the edits and returns the new version.
-fn edited(server: &Server, open: Open, steps: &[Step]) -> Outcome<Value> {
+fn edited(server: &Server, open: Open, steps: &[Step]) -> Outcome<i32> {
     let Open { id, version, new } = open;
-    let body = json!({"version": version, "edits": edits(steps)});
-    let edited = server.post(&format!("/proposals/{id}/edits"), body);
+    let edited = server.call(&calls::edit(id, version, &edits(steps)));
     if new && matches!(edited, Err(Failure::Refused(_))) {
-        let discarded =
-            server.post(&format!("/proposals/{id}/discard"), json!({"version": version}));
+        let discarded = server.call(&calls::discard(id, version));
         if discarded.is_err() {
             note(&format!(
                 "Proposal {id} is open without edits. Discard it: gantry proposal \
@@ -416,14 +458,28 @@ fn edited(server: &Server, open: Open, steps: &[Step]) -> Outcome<Value> {
             ));
         }
     }
-    Ok(taken(&mut edited?, "version"))
+    parse_answer(&edited?["version"], "expected a version")
 }
 
 /// Submits a version if requested and returns the review.
-fn submitted(server: &Server, id: ProposalId, version: &Value, submit: &Submit) -> Outcome<Value> {
+fn submitted(server: &Server, id: ProposalId, version: i32, submit: &Submit) -> Outcome<Value> {
     let Some(title) = &submit.title else { return Ok(Value::Null) };
-    let body = json!({"version": version, "title": title});
-    Ok(taken(&mut server.post(&format!("/proposals/{id}/submit"), body)?, "review"))
+    Ok(taken(&mut server.call(&calls::submit(id, version, title))?, "review"))
+}
+
+/// Adds to a rejected submission that the edits are in the proposal by now.
+fn with_undo(failure: Failure, id: ProposalId) -> Failure {
+    match failure {
+        Failure::Refused(mut problem) => {
+            problem.detail = format!(
+                "{} The new edits stay in proposal {id}, which is not submitted. To undo them: \
+                 gantry proposal undo {id}",
+                problem.detail
+            );
+            Failure::Refused(problem)
+        }
+        other => other,
+    }
 }
 
 /// Prints the next steps for a proposal.
@@ -443,19 +499,19 @@ fn follow(client: &Client, id: ProposalId, review: &Value) -> Outcome {
 }
 
 fn step_texts(steps: &[Step]) -> Vec<&str> {
-    steps.iter().map(|step| step.says.as_str()).collect()
+    steps.iter().map(|step| step.summary.as_str()).collect()
 }
 
-fn edits(steps: &[Step]) -> Vec<&Edit> {
-    steps.iter().map(|step| &step.edit).collect()
+fn edits(steps: &[Step]) -> Vec<Edit> {
+    steps.iter().map(|step| step.edit.clone()).collect()
 }
 
 fn lines(deployment: &str, steps: &[Step]) -> String {
-    let lines: String = steps.iter().map(|step| format!("  {}\n", plain(&step.says))).collect();
+    let lines: String = steps.iter().map(|step| format!("  {}\n", plain(&step.summary))).collect();
     format!("{deployment}\n{lines}")
 }
 
-fn plan_edits(server: &Server, files: &FileArgs) -> Outcome<Vec<PlannedChange>> {
+fn plan_edits(server: &Server, files: &FileArgs, basis: Basis) -> Outcome<Vec<PlannedChange>> {
     let mut all: Vec<Declaration> = Vec::new();
     for file in &files.files {
         let shown = if file == "-" { "standard input" } else { file };
@@ -471,18 +527,26 @@ fn plan_edits(server: &Server, files: &FileArgs) -> Outcome<Vec<PlannedChange>> 
     let mut first_files = BTreeMap::new();
     for one in &all {
         let is = &one.deployment.is;
-        if let Some(first) = first_files.insert(is.clone(), &one.file) {
+        let position = (one.file.as_str(), one.deployment.at.line);
+        if let Some((first, line)) = first_files.insert(is.clone(), position) {
             let message = format!(
-                "Deployment {is} is declared twice, first in {first}. Put both into one \
-                    document."
+                "Deployment {is} is declared twice, first in {first}, line {line}. Put both into \
+                 one document."
             );
-            return Err(error_list(&[one.wrong(one.deployment.at, message)]));
+            return Err(error_list(&[one.error(one.deployment.at, message)]));
         }
     }
-    let (mut worked, mut wrong): (Vec<PlannedChange>, Vec<Wrong>) = (Vec::new(), Vec::new());
-    for declared in all {
-        let target = target(server, &declared)?;
-        match planned(server, &declared, target)? {
+    let (mut worked, mut wrong): (Vec<PlannedChange>, Vec<DeclarationError>) =
+        (Vec::new(), Vec::new());
+    let mut created = BTreeMap::new();
+    for declared in parents_first(all) {
+        let target = target(server, &declared, &created, basis)?;
+        if target.place.as_ref().is_some_and(|place| place.new.is_some()) {
+            let proposal_on = target.current.board.name.clone();
+            let new = NewDeployment { id: target.id, proposal_on };
+            created.insert(declared.deployment.is.clone(), new);
+        }
+        match planned(server, &declared, target, basis)? {
             Err(found) => wrong.extend(found),
             Ok(new) => {
                 let id = new.current.board.id;
@@ -501,19 +565,20 @@ fn planned(
     server: &Server,
     declared: &Declaration,
     target: Target,
-) -> Outcome<Result<PlannedChange, Vec<Wrong>>> {
+    basis: Basis,
+) -> Outcome<Result<PlannedChange, Vec<DeclarationError>>> {
     let Target { id, current, place } = target;
     let name = &declared.deployment.is;
     let is_new = current.board.name != *name;
     if is_new && current.board.destinations.iter().any(|known| known.name == *name) {
-        note(&format!(
-            "Deployment {name} is part of the open proposal on {} already. To change it, commit \
-             that proposal first.",
-            current.board.name
-        ));
-        return Ok(Ok(PlannedChange { current, steps: Vec::new() }));
+        let message = match &current.board.proposal {
+            Some(open) => created_by_proposal(name, open.id, &current.board.name),
+            None => format!("Deployment {name} already exists. Run the command again."),
+        };
+        let error = declared.error(declared.deployment.at, message);
+        return Err(Failure::Conflict(format!("Nothing was changed:\n  {error}")));
     }
-    let present = match present(server, declared, &current.board, place)? {
+    let present = match present(server, declared, &current.board, place, basis)? {
         Err(found) => return Ok(Err(found)),
         Ok(present) => present,
     };
@@ -522,7 +587,10 @@ fn planned(
         Ok(steps) => steps,
     };
     if is_new {
-        steps.iter_mut().skip(1).for_each(|step| step.says = format!("{name}: {}", step.says));
+        steps
+            .iter_mut()
+            .skip(1)
+            .for_each(|step| step.summary = format!("{name}: {}", step.summary));
         return Ok(Ok(PlannedChange { current, steps }));
     }
     let leaves = |step: &Step| match &step.edit {
@@ -542,19 +610,64 @@ fn planned(
              discard it first.",
             open.id
         );
-        return Ok(Err(vec![declared.wrong(declared.deployment.at, message)]));
+        return Ok(Err(vec![declared.error(declared.deployment.at, message)]));
     }
-    steps.iter_mut().for_each(|step| step.says = format!("{name}: {}", step.says));
-    Ok(Ok(PlannedChange { current: self::current(server, parent.as_str())?, steps }))
+    steps.iter_mut().for_each(|step| step.summary = format!("{name}: {}", step.summary));
+    Ok(Ok(PlannedChange { current: state(server, parent.as_str(), basis)?, steps }))
+}
+
+/// The error for a document whose deployment exists only in an open proposal. Its state is unknown
+/// until the commit, so the document cannot be compared with it.
+fn created_by_proposal(name: &DeploymentName, id: ProposalId, on: &DeploymentName) -> String {
+    format!(
+        "Deployment {name} does not exist yet: open proposal {id} on {on} creates it. Commit that \
+         proposal first (gantry proposal submit {id} --title TEXT), or discard it. Then run the \
+         command again."
+    )
+}
+
+/// The documents in an order in which each comes after that of its parent.
+fn parents_first(mut all: Vec<Declaration>) -> Vec<Declaration> {
+    let mut ordered = Vec::new();
+    while !all.is_empty() {
+        let names: BTreeSet<DeploymentName> =
+            all.iter().map(|one| one.deployment.is.clone()).collect();
+        let waits =
+            |one: &Declaration| one.parent.as_ref().is_some_and(|up| names.contains(&up.is));
+        let (waiting, mut next): (Vec<_>, Vec<_>) = all.into_iter().partition(waits);
+        if next.is_empty() {
+            // The parents form a cycle, which later checks reject.
+            ordered.extend(waiting);
+            return ordered;
+        }
+        ordered.append(&mut next);
+        all = waiting;
+    }
+    ordered
+}
+
+/// A deployment that an earlier document of the same command creates.
+struct NewDeployment {
+    id: DeploymentId,
+    /// The deployment of the proposal that creates it.
+    proposal_on: DeploymentName,
 }
 
 /// Finds the deployment of a document. If it does not exist, the document must name its parent.
-fn target(server: &Server, declared: &Declaration) -> Outcome<Target> {
+fn target(
+    server: &Server,
+    declared: &Declaration,
+    created: &BTreeMap<DeploymentName, NewDeployment>,
+    basis: Basis,
+) -> Outcome<Target> {
     let name = &declared.deployment.is;
     let at = |at: At| move |failure: Failure| failure_at(declared, at, failure);
-    let found = current(server, name.as_str());
+    let found = state(server, name.as_str(), basis);
+    let new_parent = declared.parent.as_ref().and_then(|parent| created.get(&parent.is));
     if let (Err(Failure::Nothing(_)), Some(parent)) = (&found, &declared.parent) {
-        let current = current(server, parent.is.as_str()).map_err(at(parent.at))?;
+        let proposal_on = new_parent.map_or(&parent.is, |new| &new.proposal_on);
+        let current = state(server, proposal_on.as_str(), basis).map_err(at(parent.at))?;
+        let parent_id = new_parent.map_or(current.board.id, |new| new.id);
         let phantom = NodeId(Uuid::new_v4());
         let state = DeploymentDeclaration {
             deployment: name.clone(),
@@ -567,7 +680,7 @@ fn target(server: &Server, declared: &Declaration) -> Outcome<Target> {
         };
         let place = CurrentDeployment {
             state,
-            parent: Some(current.board.id),
+            parent: Some(parent_id),
             moves_to: None,
             new: Some(phantom),
             versions: versions(server, declared)?,
@@ -576,28 +689,40 @@ fn target(server: &Server, declared: &Declaration) -> Outcome<Target> {
         return Ok(Target { id: DeploymentId(Uuid::new_v4()), current, place: Some(place) });
     }
     let current = found.map_err(at(declared.deployment.at))?;
-    let has_place = declared.complete
+    if let (Some(_), Some(parent)) = (new_parent, &declared.parent) {
+        let message = format!(
+            "Deployment {name} exists, but its new parent {} does not. Apply and commit the \
+             document of {} first.",
+            parent.is, parent.is
+        );
+        return Err(error_list(&[declared.error(parent.at, message)]));
+    }
+    // `prune` keeps the noderoles that the bindings require, so it needs to know these.
+    let has_place = declared.prune
         || declared.parent.is_some()
         || !declared.versions.is_empty()
         || !declared.members.is_empty();
-    let place = has_place.then(|| current_deployment(server, declared)).transpose()?;
+    let place = has_place.then(|| current_deployment(server, declared, basis)).transpose()?;
     Ok(Target { id: current.board.id, current, place })
 }
 
 /// Adds the position in the document to an error about an unknown name.
 fn failure_at(declared: &Declaration, at: At, failure: Failure) -> Failure {
     match failure {
-        Failure::Nothing(message) => Failure::Nothing(declared.wrong(at, message).to_string()),
+        Failure::Nothing(message) => Failure::Nothing(declared.error(at, message).to_string()),
         other => other,
     }
 }
 
 /// Fetches an existing deployment with its versions and members, with the open proposal's edits.
-fn current_deployment(server: &Server, declared: &Declaration) -> Outcome<CurrentDeployment> {
-    let name = part(declared.deployment.is.as_str());
-    let query = Query::default().with("draft", true);
+fn current_deployment(
+    server: &Server,
+    declared: &Declaration,
+    basis: Basis,
+) -> Outcome<CurrentDeployment> {
+    let path = calls::export(&declared.deployment.is).url();
     let state: DeploymentDeclaration =
-        server.read(&query.on(&format!("/deployments/{name}/declaration")))?;
+        server.read(&Query::default().with("draft", basis == Basis::Draft).on(&path))?;
     let parent = match &state.parent {
         Some(parent) => Some(names::deployment(server, parent.as_str())?.id),
         None => None,
@@ -648,7 +773,7 @@ pub(crate) fn version_hash(
 ) -> Outcome<Option<Hash>> {
     let mut query = Query::default().with("filter", barclamp.as_str());
     loop {
-        let page: CatalogPage = server.read(&query.on("/barclamps"))?;
+        let page: CatalogPage = server.read(&query.on(&calls::List::Barclamps.path("")))?;
         let is_wanted =
             |known: &&BarclampVersion| known.barclamp == *barclamp && known.version == version;
         if let Some(Ok(hash)) = page.versions.iter().find(is_wanted).map(|known| known.hash.parse())
@@ -662,7 +787,7 @@ pub(crate) fn version_hash(
     }
 }
 
-fn error_list(wrong: &[Wrong]) -> Failure {
+fn error_list(wrong: &[DeclarationError]) -> Failure {
     let lines: Vec<String> = wrong.iter().map(ToString::to_string).collect();
     Failure::Usage(format!("Nothing was changed:\n  {}", lines.join("\n  ")))
 }
@@ -674,7 +799,8 @@ fn present(
     declared: &Declaration,
     board: &Board,
     place: Option<CurrentDeployment>,
-) -> Outcome<Result<Present, Vec<Wrong>>> {
+    basis: Basis,
+) -> Outcome<Result<DeploymentSnapshot, Vec<DeclarationError>>> {
     let (mut nodes, mut wrong) = (BTreeMap::new(), Vec::new());
     let mut named = declared.nodes();
     let new = place.as_ref().and_then(|place| place.new);
@@ -684,36 +810,44 @@ fn present(
     {
         nodes.insert(own_phantom.clone(), (phantom, own_phantom));
     }
+    let mut elsewhere = Elsewhere::of(declared, board, new.is_some());
     for (name, found) in names::find_nodes(server, &named.keys().copied().collect())? {
+        if let Ok(found) = &found
+            && let Some(message) = elsewhere.error(server, name, found)?
+        {
+            wrong.extend(named.get(name).map(|at| declared.error(*at, message)));
+        }
         match found {
             Ok(found) if phantom::deployment_of(name).is_some() => {
                 nodes.insert(name.to_owned(), (found.id, name.to_owned()));
             }
             Ok(found) => drop(nodes.insert(name.to_owned(), (found.id, found.fqdn))),
-            Err(message) => wrong.extend(named.get(name).map(|at| declared.wrong(*at, message))),
+            Err(message) => wrong.extend(named.get(name).map(|at| declared.error(*at, message))),
         }
     }
     if !wrong.is_empty() {
         return Ok(Err(wrong));
     }
     if new.is_some() {
-        return Ok(Ok(Present { nodes, place, ..Present::default() }));
+        return Ok(Ok(DeploymentSnapshot { nodes, place, ..DeploymentSnapshot::default() }));
     }
     let mut roles = BTreeMap::new();
     for role in own_roles(board) {
         let named = declared.complete || declared.bindings.contains_key(&role.role);
         let bound_nodes =
-            if named { role_members(server, board, role)? } else { RoleMembers::default() };
-        let service = role.traits.iter().any(|word| word == "service");
+            if named { role_members(server, board, role, basis)? } else { RoleMembers::default() };
+        let has_trait = |name: &str| role.traits.iter().any(|word| word == name);
+        let (service, implicit) = (has_trait("service"), has_trait("implicit"));
         let expects = ExpectedData { attribs: role.attribs.clone(), below: role.defaults.clone() };
-        let there = CurrentRole {
+        let current_role = CurrentRole {
             bindable: role.bindable,
             data: role.data.clone(),
             expects,
             service,
+            implicit,
             bound_nodes,
         };
-        roles.insert(role.role.clone(), there);
+        roles.insert(role.role.clone(), current_role);
     }
     let mut own = BTreeMap::new();
     for (node, view) in &declared.node_data {
@@ -736,15 +870,62 @@ fn present(
         };
         choices.insert(choice.role.clone(), expects);
     }
-    Ok(Ok(Present { roles, choices, nodes, own, place }))
+    Ok(Ok(DeploymentSnapshot { roles, choices, nodes, own, place }))
+}
+
+/// The check that bound nodes belong to the deployment, or to one above or below it. With an open
+/// proposal, only the server knows the deployments of nodes.
+struct Elsewhere<'d> {
+    declared: &'d Declaration,
+    board: &'d Board,
+    checks: bool,
+    /// Whether each deployment that is not above is below.
+    below: BTreeMap<DeploymentName, bool>,
+}
+
+impl<'d> Elsewhere<'d> {
+    fn of(declared: &'d Declaration, board: &'d Board, is_new: bool) -> Self {
+        let parent = declared.parent.as_ref().map(|parent| &parent.is);
+        let stays = parent.is_none() || parent == board.ancestors.last();
+        let checks = !is_new && stays && board.proposal.is_none();
+        Self { declared, board, checks, below: BTreeMap::new() }
+    }
+
+    fn error(
+        &mut self,
+        server: &Server,
+        name: &str,
+        node: &NodeSummary,
+    ) -> Outcome<Option<String>> {
+        let (owner, deployment) = (&node.deployment, &self.board.name);
+        let is_listed = |nodes: &[Positioned<String>]| nodes.iter().any(|node| node.is == name);
+        let is_bound = self.declared.bindings.values().any(|nodes| is_listed(&nodes.is));
+        let is_near = owner == deployment || self.board.ancestors.contains(owner);
+        let moves =
+            self.declared.members.iter().any(|member| member.is == name || member.is == node.fqdn);
+        if !self.checks || !is_bound || is_near || moves {
+            return Ok(None);
+        }
+        if !self.below.contains_key(owner) {
+            let board: Board = server.read(&calls::show_deployment(owner).url())?;
+            self.below.insert(owner.clone(), board.ancestors.contains(deployment));
+        }
+        let is_below = self.below.get(owner).is_some_and(|below| *below);
+        Ok((!is_below).then(|| {
+            format!(
+                "Node {name} belongs to {owner}, which is neither above nor below {deployment}. \
+                 Move it to {deployment} first, or use a node of {deployment} or of a deployment \
+                 above it."
+            )
+        }))
+    }
 }
 
 /// Expected data of a role that the deployment does not have yet. The server selects the version,
 /// so this is known only if the role is the same in all versions.
 fn expected(server: &Server, choice: &RoleChoice) -> Outcome<ExpectedData> {
-    let query = Query::default().with("barclamp", choice.barclamp.as_str());
-    let view: RoleView =
-        server.read(&query.on(&format!("/roles/{}", part(choice.role.as_str()))))?;
+    let shown = calls::show_role(&choice.role, choice.barclamp.as_str());
+    let view: RoleView = server.read(&shown.url())?;
     if view.versions.len() >= MAX_VERSIONS || !view.versions.iter().all(|version| version.same) {
         return Ok(ExpectedData::default());
     }
@@ -762,7 +943,7 @@ pub(crate) fn own_roles(board: &Board) -> impl Iterator<Item = &BoardRole> {
 }
 
 fn find_role<'b>(board: &'b Board, role: &RoleName) -> Option<&'b BoardRole> {
-    own_roles(board).find(|there| there.role == *role)
+    own_roles(board).find(|own| own.role == *role)
 }
 
 impl RoleMembers {
@@ -782,11 +963,6 @@ impl RoleMembers {
     }
 }
 
-/// Path of the list of a role's noderoles.
-fn nodes_with_role_path(board: &Board) -> String {
-    format!("/deployments/{}/noderoles", part(board.name.as_str()))
-}
-
 /// The nodes among `nodes` that have a role. For few nodes, one request per node is cheaper than
 /// all pages of the role's noderoles.
 fn nodes_having_role(
@@ -797,28 +973,32 @@ fn nodes_having_role(
 ) -> Outcome<RoleMembers> {
     let pages = (role.noderoles.len() + role.more).div_ceil(MAX_NODES_WITH_ROLE);
     if role.more == 0 || nodes.len() > pages {
-        return role_members(server, board, role);
+        return role_members(server, board, role, Basis::Draft);
     }
-    let place = nodes_with_role_path(board);
-    let mut there = RoleMembers::default();
+    let place = calls::role_noderoles(&board.name, &role.role).url();
+    let mut members = RoleMembers::default();
     for node in nodes.keys() {
-        let query =
-            Query::default().with("role", role.role.as_str()).with("node", node.to_string());
+        let query = Query::default().with("node", node.to_string());
         let found: RoleNoderoles = server.read(&query.on(&place))?;
-        found.noderoles.iter().for_each(|noderole| there.add(noderole, board));
+        found.noderoles.iter().for_each(|noderole| members.add(noderole, board));
     }
-    Ok(there)
+    Ok(members)
 }
 
-/// The nodes that have a role, with the draft's edits. The board has only the first of many.
-fn role_members(server: &Server, board: &Board, role: &BoardRole) -> Outcome<RoleMembers> {
+/// The nodes that have a role. The board has only the first of many.
+fn role_members(
+    server: &Server,
+    board: &Board,
+    role: &BoardRole,
+    basis: Basis,
+) -> Outcome<RoleMembers> {
     let mut all = RoleMembers::default();
     if role.more == 0 {
         role.noderoles.iter().for_each(|noderole| all.add(noderole, board));
         return Ok(all);
     }
-    let place = nodes_with_role_path(board);
-    let mut query = Query::default().with("role", role.role.as_str());
+    let place = calls::role_noderoles(&board.name, &role.role).url();
+    let mut query = Query::default().with("target", basis == Basis::Target);
     loop {
         let page: RoleNoderoles = server.read(&query.on(&place))?;
         let last = page
@@ -845,18 +1025,16 @@ fn own_data(
     let empty_if_missing =
         |failure: Failure| if failure.code() == 4 { Ok(Map::new()) } else { Err(failure) };
     if let Some(open) = &board.proposal {
-        let query =
-            Query::default().with("node", node.to_string()).with("noderole", key.to_string());
-        let draft =
-            server.read::<DraftedNoderole>(&query.on(&format!("/proposals/{}/noderole", open.id)));
+        let drafted = calls::drafted_noderole(open.id, node, key);
+        let draft = server.read::<DraftedNoderole>(&drafted.url());
         return draft.map(|draft| object(draft.data)).or_else(empty_if_missing);
     }
     let id: NoderoleId = key.id(node);
-    let view = server.read::<NoderoleView>(&format!("/noderoles/{id}"));
+    let view = server.read::<NoderoleView>(&calls::show_noderole(id).url());
     let own = |view: NoderoleView| {
         view.layers
             .into_iter()
-            .find(|layer| layer.source == "user")
+            .find(|layer| layer.source == ValueLayer::User)
             .map(|layer| object(layer.value))
     };
     view.map(|view| own(view).unwrap_or_default()).or_else(empty_if_missing)
@@ -870,4 +1048,28 @@ fn declared_data(
 ) -> Map<String, Value> {
     let data = state.node_data.get(node).and_then(|roles| roles.get(key));
     data.and_then(Value::as_object).cloned().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_ordered_by_parent() {
+        let order = |text: &str| -> Vec<String> {
+            let all = parents_first(read("x", text.as_bytes()).unwrap());
+            all.iter().map(|one| one.deployment.is.to_string()).collect()
+        };
+        let three = "deployment: c\nparent: b\n---\ndeployment: b\nparent: a\n---\ndeployment: a\n";
+        assert_eq!(order(three), ["a", "b", "c"]);
+        let cycle = "deployment: c\nparent: b\n---\ndeployment: b\nparent: c\n";
+        assert_eq!(order(cycle), ["c", "b"]);
+    }
+
+    #[test]
+    fn simultaneous_proposal_exits_with_the_code_of_conflicts() {
+        let failure = opened_by_another(ProposalId(76), &"web".parse().unwrap());
+        assert_eq!(failure.code(), 5);
+        assert!(failure.to_string().contains("proposal 76 on web"), "{failure}");
+    }
 }

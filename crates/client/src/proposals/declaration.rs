@@ -21,15 +21,15 @@ use crate::names::near;
 
 /// An error in a file, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub(crate) struct DeclarationError {
     pub(crate) file: String,
     pub(crate) at: At,
-    pub(crate) what: String,
+    pub(crate) message: String,
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for DeclarationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}: {}", self.file, self.at.line, self.at.column, self.what)
+        write!(f, "{}:{}:{}: {}", self.file, self.at.line, self.at.column, self.message)
     }
 }
 
@@ -91,8 +91,8 @@ impl Declaration {
         self.data.keys().chain(node_roles).collect()
     }
 
-    pub(crate) fn wrong(&self, at: At, what: impl Into<String>) -> Wrong {
-        Wrong { file: self.file.clone(), at, what: what.into() }
+    pub(crate) fn error(&self, at: At, message: impl Into<String>) -> DeclarationError {
+        DeclarationError { file: self.file.clone(), at, message: message.into() }
     }
 }
 
@@ -110,9 +110,9 @@ const KEYS: [&str; 10] = [
 ];
 
 /// Parses the documents of a file.
-pub(crate) fn read(file: &str, bytes: &[u8]) -> Result<Vec<Declaration>, Vec<Wrong>> {
+pub(crate) fn read(file: &str, bytes: &[u8]) -> Result<Vec<Declaration>, Vec<DeclarationError>> {
     let documents = positioned_yaml(bytes)
-        .map_err(|(at, what)| vec![Wrong { file: file.to_owned(), at, what }])?;
+        .map_err(|(at, message)| vec![DeclarationError { file: file.to_owned(), at, message }])?;
     let (mut all, mut wrong) = (Vec::new(), Vec::new());
     for document in documents.iter().filter(|document| !document.value.is_null()) {
         let mut reader = Reader { file, document, wrong: &mut wrong };
@@ -125,24 +125,28 @@ pub(crate) fn read(file: &str, bytes: &[u8]) -> Result<Vec<Declaration>, Vec<Wro
 struct Reader<'d> {
     file: &'d str,
     document: &'d PositionedYaml,
-    wrong: &'d mut Vec<Wrong>,
+    wrong: &'d mut Vec<DeclarationError>,
 }
 
 impl<'d> Reader<'d> {
-    fn say(&mut self, pointer: &str, what: impl Into<String>) {
+    fn add_error(&mut self, pointer: &str, message: impl Into<String>) {
         let at = self.document.position(pointer);
-        self.wrong.push(Wrong { file: self.file.to_owned(), at, what: what.into() });
+        self.wrong.push(DeclarationError {
+            file: self.file.to_owned(),
+            at,
+            message: message.into(),
+        });
     }
 
     fn document(&mut self) -> Option<Declaration> {
         let value = &self.document.value;
         let Value::Object(entries) = value else {
-            self.say("", "A document must be a map with `deployment: NAME`.");
+            self.add_error("", "A document must be a map with `deployment: NAME`.");
             return None;
         };
         for key in entries.keys().filter(|key| !KEYS.contains(&key.as_str())) {
             let near = near(key, KEYS);
-            self.say(
+            self.add_error(
                 &format!("/{}", escaped(key)),
                 format!("Unknown key {key}{near}. Known keys: {}.", KEYS.join(", ")),
             );
@@ -155,20 +159,25 @@ impl<'d> Reader<'d> {
         let bindings = self.bindings();
         let data = self.data();
         let node_data = self.node_data();
-        let deployment =
-            match entries.get("deployment").and_then(Value::as_str).map(DeploymentName::parse) {
-                Some(Ok(name)) => {
-                    Positioned { is: name, at: self.document.position("/deployment") }
-                }
-                Some(Err(error)) => {
-                    self.say("/deployment", error.to_string());
-                    return None;
-                }
-                None => {
-                    self.say("/deployment", "The deployment is missing. Add `deployment: NAME`.");
-                    return None;
-                }
-            };
+        let deployment = match entries
+            .get("deployment")
+            .and_then(Value::as_str)
+            .map(DeploymentName::parse)
+        {
+            Some(Ok(name)) => Positioned { is: name, at: self.document.position("/deployment") },
+            Some(Err(error)) => {
+                self.add_error("/deployment", error.to_string());
+                return None;
+            }
+            None => {
+                let error = match entries.contains_key("deployment") {
+                    true => "`deployment` must be the name of one deployment: `deployment: NAME`.",
+                    false => "The deployment is missing. Add `deployment: NAME`.",
+                };
+                self.add_error("/deployment", error);
+                return None;
+            }
+        };
         Some(Declaration {
             file: self.file.to_owned(),
             deployment,
@@ -189,19 +198,27 @@ impl<'d> Reader<'d> {
             None => false,
             Some(Value::Bool(flag)) => *flag,
             Some(_) => {
-                self.say(&format!("/{key}"), format!("`{key}` must be true or false."));
+                self.add_error(&format!("/{key}"), format!("`{key}` must be true or false."));
                 false
             }
         }
     }
 
     fn parent(&mut self) -> Option<Positioned<DeploymentName>> {
-        let parent = self.document.value.get("parent").filter(|parent| !parent.is_null())?;
+        let parent = self.document.value.get("parent")?;
         let Some(parent) = parent.as_str() else {
-            self.say("/parent", "`parent` must be the name of a deployment.");
+            self.add_error(
+                "/parent",
+                "`parent` must be the name of a deployment. To keep the parent, remove the key.",
+            );
             return None;
         };
         let name = self.named(parent, "/parent")?;
+        if self.document.value.get("deployment").and_then(Value::as_str) == Some(parent) {
+            let error = format!("Deployment {parent} can't be its own parent. Name another one.");
+            self.add_error("/parent", error);
+            return None;
+        }
         Some(Positioned { is: name, at: self.document.position("/parent") })
     }
 
@@ -216,7 +233,7 @@ impl<'d> Reader<'d> {
                     let at = self.document.position(&pointer);
                     all.insert(barclamp, Positioned { is: version.clone(), at });
                 }
-                _ => self.say(&pointer, "A version must be a string. Write it in quotes."),
+                _ => self.add_error(&pointer, "A version must be a string. Write it in quotes."),
             }
         }
         all
@@ -234,20 +251,20 @@ impl<'d> Reader<'d> {
     }
 
     /// The names in a list, or none if it is absent.
-    fn list(&mut self, key: &str, what: &str) -> Vec<Positioned<String>> {
+    fn list(&mut self, key: &str, message: &str) -> Vec<Positioned<String>> {
         let pointer = format!("/{key}");
         match self.document.value.get(key) {
             None | Some(Value::Null) => Vec::new(),
             Some(Value::Array(names)) => self.names(names, &pointer),
             Some(_) => {
-                self.say(&pointer, what);
+                self.add_error(&pointer, message);
                 Vec::new()
             }
         }
     }
 
     /// The entries of a map, or none if it is absent.
-    fn entries(&mut self, pointer: &str, what: &str) -> Vec<(&'d String, &'d Value, String)> {
+    fn entries(&mut self, pointer: &str, message: &str) -> Vec<(&'d String, &'d Value, String)> {
         match self.document.value.pointer(pointer) {
             None | Some(Value::Null) => Vec::new(),
             Some(Value::Object(entries)) => entries
@@ -255,7 +272,7 @@ impl<'d> Reader<'d> {
                 .map(|(key, value)| (key, value, format!("{pointer}/{}", escaped(key))))
                 .collect(),
             Some(_) => {
-                self.say(pointer, what);
+                self.add_error(pointer, message);
                 Vec::new()
             }
         }
@@ -266,7 +283,7 @@ impl<'d> Reader<'d> {
         text: &str,
         pointer: &str,
     ) -> Option<T> {
-        text.parse().map_err(|error: T::Err| self.say(pointer, error.to_string())).ok()
+        text.parse().map_err(|error: T::Err| self.add_error(pointer, error.to_string())).ok()
     }
 
     fn bindings(&mut self) -> BTreeMap<RoleName, Positioned<Vec<Positioned<String>>>> {
@@ -280,7 +297,7 @@ impl<'d> Reader<'d> {
                 Value::Null => Vec::new(),
                 Value::Array(nodes) => self.names(nodes, &pointer),
                 _ => {
-                    self.say(
+                    self.add_error(
                         &pointer,
                         format!("The nodes of {role} must be a list: `{role}: [NODE, ...]`."),
                     );
@@ -303,7 +320,7 @@ impl<'d> Reader<'d> {
                         at: self.document.position(&pointer),
                     });
                 }
-                _ => self.say(&pointer, "A name must be a string."),
+                _ => self.add_error(&pointer, "A name must be a string."),
             }
         }
         list
@@ -313,7 +330,7 @@ impl<'d> Reader<'d> {
         if value.is_object() {
             return self.document.part(pointer);
         }
-        self.say(pointer, "Data must be a map.");
+        self.add_error(pointer, "Data must be a map.");
         None
     }
 

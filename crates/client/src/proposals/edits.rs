@@ -3,7 +3,8 @@
 //! This module is pure; [`super::apply`] fetches the current state.
 //!
 //! Invariants:
-//! * The edits of a document are idempotent: applying it again produces no edits.
+//! * The edits of a document are idempotent: applying it again produces no edits. Bindings also add
+//!   the roles that they require. So a document never unbinds these ([`Planner::required`]).
 //! * New data is checked against its role before a proposal is opened. The server uses the same
 //!   function ([`engine::data::fit`]). Existing data is not checked, because it does not change.
 
@@ -13,19 +14,19 @@ use std::fmt;
 use api::deployments::{AttribView, DeclaredRole, DeploymentDeclaration};
 use engine::Hash;
 use engine::catalog::read::PositionedYaml;
-use engine::cluster::NoderoleKey;
-use engine::data::fit::{Expected, unfit};
+use engine::cluster::{NoderoleKey, phantom};
+use engine::data::fit::{Expected, layer_errors};
 use engine::data::merge;
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, NodeId, RoleName};
 use engine::plan::{Edit, MAX_LISTED, edit};
 use serde_json::{Map, Value, json};
 
 use crate::names::near;
-use crate::proposals::declaration::{Declaration, Positioned, Wrong};
+use crate::proposals::declaration::{Declaration, DeclarationError, Positioned};
 
 /// The current state, with the open proposal's edits.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Present {
+pub(crate) struct DeploymentSnapshot {
     /// Roles of the deployment.
     pub(crate) roles: BTreeMap<RoleName, CurrentRole>,
     /// Roles that can be added.
@@ -61,6 +62,8 @@ pub(crate) struct CurrentRole {
     pub(crate) expects: ExpectedData,
     /// Whether it runs on the deployment's phantom node, so that a list may name any node.
     pub(crate) service: bool,
+    /// Whether it is always on the node of the role that requires it.
+    pub(crate) implicit: bool,
     pub(crate) bound_nodes: RoleMembers,
 }
 
@@ -92,7 +95,7 @@ pub(crate) struct ExpectedData {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Step {
     pub(crate) edit: Edit,
-    pub(crate) says: String,
+    pub(crate) summary: String,
 }
 
 /// The edits that lead from the current to the declared state. Roles are added before their data
@@ -100,8 +103,8 @@ pub(crate) struct Step {
 pub(crate) fn edits(
     id: DeploymentId,
     declared: &Declaration,
-    present: &Present,
-) -> Result<Vec<Step>, Vec<Wrong>> {
+    present: &DeploymentSnapshot,
+) -> Result<Vec<Step>, Vec<DeclarationError>> {
     let planner = Planner { id, declared, present };
     let wrong = planner.check();
     if !wrong.is_empty() {
@@ -125,11 +128,11 @@ pub(crate) fn edits(
 struct Planner<'p> {
     id: DeploymentId,
     declared: &'p Declaration,
-    present: &'p Present,
+    present: &'p DeploymentSnapshot,
 }
 
 impl Planner<'_> {
-    fn check(&self) -> Vec<Wrong> {
+    fn check(&self) -> Vec<DeclarationError> {
         let Self { declared, present, .. } = self;
         let mut wrong = Vec::new();
         let bound =
@@ -138,8 +141,8 @@ impl Planner<'_> {
         let listed = declared.roles.iter().map(|(role, at)| (role, *at, false));
         for (role, at, binds) in bound.chain(data).chain(listed) {
             match present.roles.get(role) {
-                Some(there) if binds && !there.bindable => {
-                    wrong.push(declared.wrong(
+                Some(current) if binds && !current.bindable => {
+                    wrong.push(declared.error(
                         at,
                         format!(
                             "Role {role} can't be bound directly. Gantry adds it when another \
@@ -154,7 +157,7 @@ impl Planner<'_> {
                         present.roles.keys().chain(present.choices.keys()).map(RoleName::as_str);
                     let near = near(role.as_str(), known);
                     let deployment = &declared.deployment.is;
-                    wrong.push(declared.wrong(
+                    wrong.push(declared.error(
                         at,
                         format!(
                             "Deployment {deployment} has no role {role}, and no role of that \
@@ -167,11 +170,22 @@ impl Planner<'_> {
         for (node, at) in
             declared.nodes().into_iter().filter(|(node, _)| !present.nodes.contains_key(*node))
         {
-            wrong.push(declared.wrong(at, format!("Node {node:?} does not exist.")));
+            wrong.push(declared.error(at, format!("Node {node:?} does not exist.")));
+        }
+        for member in &declared.members {
+            let node = present.nodes.get(&member.is).map(|(_, name)| name.as_str());
+            if node.is_some_and(|name| phantom::deployment_of(name).is_some()) {
+                let message = format!(
+                    "Node {} is a phantom node, which always belongs to its deployment. Remove it \
+                     from `members`.",
+                    member.is
+                );
+                wrong.push(declared.error(member.at, message));
+            }
         }
         wrong.extend(self.misplaced());
         wrong.extend(self.doubled());
-        wrong.extend(self.unfit());
+        wrong.extend(self.data_errors());
         wrong
     }
 
@@ -183,7 +197,7 @@ impl Planner<'_> {
     }
 
     /// Errors of the root's parent and of versions.
-    fn misplaced(&self) -> Vec<Wrong> {
+    fn misplaced(&self) -> Vec<DeclarationError> {
         let (declared, Some(place)) = (self.declared, &self.present.place) else {
             return Vec::new();
         };
@@ -193,12 +207,12 @@ impl Planner<'_> {
                 "Deployment {} is the root and can't have a parent. Remove the key parent.",
                 declared.deployment.is
             );
-            wrong.push(declared.wrong(parent.at, message));
+            wrong.push(declared.error(parent.at, message));
         }
         for (barclamp, version) in &declared.versions {
             let key = (barclamp.clone(), version.is.clone());
             if !place.versions.contains_key(&key) {
-                wrong.push(declared.wrong(
+                wrong.push(declared.error(
                     version.at,
                     format!(
                         "Barclamp {barclamp} has no version {}. List its versions with `gantry \
@@ -222,7 +236,7 @@ impl Planner<'_> {
                 name: name.clone(),
                 parent,
             }),
-            says: format!("+ deployment {name}"),
+            summary: format!("+ deployment {name}"),
         };
         new.map(step).into_iter().collect()
     }
@@ -233,7 +247,7 @@ impl Planner<'_> {
         let place = self.present.place.as_ref();
         let step = |(parent, name): (DeploymentId, &Positioned<DeploymentName>)| Step {
             edit: edit::MoveDeployment { deployment: self.id, parent }.into(),
-            says: format!("* parent: {}", name.is),
+            summary: format!("* parent: {}", name.is),
         };
         let to = place.and_then(|place| place.moves_to).zip(self.declared.parent.as_ref());
         to.map(step).into_iter().collect()
@@ -252,7 +266,7 @@ impl Planner<'_> {
                     barclamp: barclamp.clone(),
                     version: *hash,
                 }),
-                says: format!("+ version {} of {barclamp}", version.is),
+                summary: format!("+ version {} of {barclamp}", version.is),
             })
         });
         missing.collect()
@@ -268,7 +282,7 @@ impl Planner<'_> {
                 deployment: self.id,
                 barclamp: barclamp.clone(),
             }),
-            says: format!("- version {version} of {barclamp}"),
+            summary: format!("- version {version} of {barclamp}"),
         };
         extra.map(step).collect()
     }
@@ -311,42 +325,42 @@ impl Planner<'_> {
     fn retained_roles<'w>(&'w self, place: &'w CurrentDeployment) -> BTreeSet<&'w RoleName> {
         let roles = &place.state.roles;
         let elsewhere = roles.iter().filter(|(_, role)| role.required_elsewhere);
-        let mut kept = self.named_roles();
+        let mut retained = self.named_roles();
         let mut open: Vec<&RoleName> =
-            kept.iter().copied().chain(elsewhere.map(|(role, _)| role)).collect();
+            retained.iter().copied().chain(elsewhere.map(|(role, _)| role)).collect();
         while let Some(role) = open.pop() {
-            kept.insert(role);
+            retained.insert(role);
             let required = roles.get(role).into_iter().flat_map(|role| &role.requires);
-            open.extend(required.filter(|role| !kept.contains(*role)));
+            open.extend(required.filter(|role| !retained.contains(*role)));
         }
-        kept
+        retained
     }
 
     /// The roles that a complete document does not keep.
     fn extra_roles(&self) -> Vec<&RoleName> {
         let Some(place) = self.complete() else { return Vec::new() };
-        let kept = self.retained_roles(place);
-        place.state.roles.keys().filter(|role| !kept.contains(*role)).collect()
+        let retained = self.retained_roles(place);
+        place.state.roles.keys().filter(|role| !retained.contains(*role)).collect()
     }
 
     fn removed_roles(&self) -> Vec<Step> {
         let step = |role: &RoleName| Step {
             edit: Edit::RemoveRole(edit::RemoveRole { deployment: self.id, role: role.clone() }),
-            says: format!("- role {role}"),
+            summary: format!("- role {role}"),
         };
         self.extra_roles().into_iter().map(step).collect()
     }
 
     /// Errors of new data that does not fit its role.
-    fn unfit(&self) -> Vec<Wrong> {
+    fn data_errors(&self) -> Vec<DeclarationError> {
         let mut wrong = Vec::new();
         for (role, data) in self.changed_data() {
             let Some(expects) = self.expects(role) else { continue };
-            wrong.extend(self.misfits(data, expects, &expects.below, false, role));
+            wrong.extend(self.schema_errors(data, expects, &expects.below, false, role));
         }
         for (_, _, noderole, data) in self.changed_user_data() {
             let Some(expects) = self.expects(&noderole.role) else { continue };
-            wrong.extend(self.misfits(
+            wrong.extend(self.schema_errors(
                 data,
                 expects,
                 &self.user_data_defaults(noderole, expects),
@@ -373,18 +387,18 @@ impl Planner<'_> {
         self.present
             .roles
             .get(role)
-            .map(|there| &there.expects)
+            .map(|current| &current.expects)
             .or_else(|| self.present.choices.get(role))
     }
 
-    fn misfits(
+    fn schema_errors(
         &self,
         data: &PositionedYaml,
         expects: &ExpectedData,
         below: &Value,
         require_all: bool,
         subject: impl fmt::Display,
-    ) -> Vec<Wrong> {
+    ) -> Vec<DeclarationError> {
         let expected = expects.attribs.iter().filter_map(|attrib| {
             Some(Expected {
                 name: &attrib.name,
@@ -393,12 +407,12 @@ impl Planner<'_> {
             })
         });
         // Data that is too deeply nested to check here is rejected by the server.
-        let found = unfit(&data.value, below, expected, require_all).unwrap_or_default();
-        let wrong = |path: &str, what: &str| {
+        let found = layer_errors(&data.value, below, expected, require_all).unwrap_or_default();
+        let wrong = |path: &str, message: &str| {
             let place = data.position(written(&data.value, path));
-            self.declared.wrong(place, format!("Invalid data of {subject}: {path} {what}."))
+            self.declared.error(place, format!("Invalid data of {subject}: {path} {message}."))
         };
-        found.iter().map(|misfit| wrong(&misfit.path, &misfit.what)).collect()
+        found.iter().map(|error| wrong(&error.path, &error.problem)).collect()
     }
 
     /// Data of roles that differs from the current data.
@@ -410,7 +424,7 @@ impl Planner<'_> {
     }
 
     fn current_data(&self, role: &RoleName) -> Option<&Map<String, Value>> {
-        self.present.roles.get(role).and_then(|there| there.data.as_object())
+        self.present.roles.get(role).and_then(|current| current.data.as_object())
     }
 
     /// User data of noderoles that differs from the current data, with node id and name.
@@ -436,7 +450,7 @@ impl Planner<'_> {
     }
 
     /// Errors of nodes that are twice in one list, even under different names.
-    fn doubled(&self) -> Vec<Wrong> {
+    fn doubled(&self) -> Vec<DeclarationError> {
         let mut wrong = Vec::new();
         for (role, nodes) in &self.declared.bindings {
             let mut seen = BTreeSet::new();
@@ -444,7 +458,7 @@ impl Planner<'_> {
                 let id = self.present.nodes.get(&node.is).map(|(id, _)| *id);
                 if id.is_some_and(|id| !seen.insert(id)) {
                     wrong.push(
-                        self.declared.wrong(
+                        self.declared.error(
                             node.at,
                             format!("Node {} is listed twice for {role}.", node.is),
                         ),
@@ -470,7 +484,7 @@ impl Planner<'_> {
             self.named_roles().into_iter().filter(|role| !self.present.roles.contains_key(*role));
         let step = |role: &RoleName| Step {
             edit: Edit::AddRole(edit::AddRole { deployment: self.id, role: role.clone() }),
-            says: format!("+ role {role}"),
+            summary: format!("+ role {role}"),
         };
         missing.map(step).collect()
     }
@@ -483,7 +497,7 @@ impl Planner<'_> {
                 role: role.clone(),
                 data: data.clone(),
             });
-            Step { edit, says: format!("* data of {role}: {current} -> {data}") }
+            Step { edit, summary: format!("* data of {role}: {current} -> {data}") }
         };
         let mut steps: Vec<Step> = self.changed_data().into_iter().map(step).collect();
         steps.extend(self.dropped_data());
@@ -493,10 +507,10 @@ impl Planner<'_> {
     /// The data of roles that a complete document does not have.
     fn dropped_data(&self) -> Vec<Step> {
         let Some(place) = self.complete() else { return Vec::new() };
-        let kept = self.retained_roles(place);
+        let retained = self.retained_roles(place);
         let dropped = place.state.roles.iter().filter(|(role, current)| {
             let has_data = current.data.as_object().is_some_and(|data| !data.is_empty());
-            has_data && kept.contains(*role) && !self.declared.data.contains_key(*role)
+            has_data && retained.contains(*role) && !self.declared.data.contains_key(*role)
         });
         let step = |(role, current): (&RoleName, &DeclaredRole)| Step {
             edit: Edit::SetRoleData(edit::SetRoleData {
@@ -504,7 +518,7 @@ impl Planner<'_> {
                 role: role.clone(),
                 data: json!({}),
             }),
-            says: format!("* data of {role}: {} -> {{}}", current.data),
+            summary: format!("* data of {role}: {} -> {{}}", current.data),
         };
         dropped.map(step).collect()
     }
@@ -512,16 +526,18 @@ impl Planner<'_> {
     /// The user data of remaining noderoles that a complete document does not have.
     fn dropped_own(&self) -> Vec<Step> {
         let Some(place) = self.complete() else { return Vec::new() };
-        let (extra, mut steps) = (self.extra_roles(), Vec::new());
+        let (extra, required) = (self.extra_roles(), self.required());
+        let mut steps = Vec::new();
         for (name, roles) in &place.state.node_data {
             for (noderole, data) in roles.iter().filter(|(key, _)| !extra.contains(&&key.role)) {
                 let bound_nodes =
                     self.present.roles.get(&noderole.role).map(|role| &role.bound_nodes);
                 let mut nodes = bound_nodes.into_iter().flat_map(|bound_nodes| &bound_nodes.nodes);
                 let Some((node, _)) = nodes.find(|(_, carrier)| *carrier == name) else { continue };
-                let is_unbound = self.declared.bindings.get(&noderole.role).is_some_and(|nodes| {
-                    self.known_nodes(&nodes.is).all(|(listed, _)| listed != *node)
-                });
+                let is_unbound = !required.contains(&(&noderole.role, name.as_str()))
+                    && self.declared.bindings.get(&noderole.role).is_some_and(|nodes| {
+                        self.known_nodes(&nodes.is).all(|(listed, _)| listed != *node)
+                    });
                 if is_unbound || self.present.own.contains_key(&(*node, noderole.clone())) {
                     continue;
                 }
@@ -530,8 +546,8 @@ impl Planner<'_> {
                     noderole: noderole.clone(),
                     data: json!({}),
                 });
-                let says = format!("* data of {noderole} on {name}: {data} -> {{}}");
-                steps.push(Step { edit, says });
+                let summary = format!("* data of {noderole} on {name}: {data} -> {{}}");
+                steps.push(Step { edit, summary });
             }
         }
         steps
@@ -540,13 +556,15 @@ impl Planner<'_> {
     fn bound(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         for (role, nodes) in &self.declared.bindings {
-            let there = self.present.roles.get(role);
-            if there.is_some_and(|there| there.service && !there.bound_nodes.nodes.is_empty()) {
+            let current = self.present.roles.get(role);
+            if current
+                .is_some_and(|current| current.service && !current.bound_nodes.nodes.is_empty())
+            {
                 continue;
             }
             let missing: BTreeMap<NodeId, &str> = self
                 .known_nodes(&nodes.is)
-                .filter(|(id, _)| there.is_none_or(|there| !there.bound_nodes.has(*id)))
+                .filter(|(id, _)| current.is_none_or(|current| !current.bound_nodes.has(*id)))
                 .collect();
             steps.extend(bound(self.id, role, &missing));
         }
@@ -561,34 +579,88 @@ impl Planner<'_> {
                 noderole: noderole.clone(),
                 data: data.clone(),
             });
-            Step { edit, says: format!("* data of {noderole} on {name}: {current} -> {data}") }
+            Step { edit, summary: format!("* data of {noderole} on {name}: {current} -> {data}") }
         };
         let mut steps: Vec<Step> = self.changed_user_data().into_iter().map(step).collect();
         steps.extend(self.dropped_own());
         steps
     }
 
+    /// The noderoles, by role and node, that the declared bindings require. They stay bound on
+    /// nodes that the list of their role omits, because binding would add them again.
+    ///
+    /// A noderole requires another one on its own node. If that role is not implicit and the
+    /// document lists nodes for it, one of these replaces it. If it is not implicit and has no node
+    /// here, all its remaining noderoles count.
+    fn required(&self) -> BTreeSet<(&RoleName, &str)> {
+        let Some(place) = &self.present.place else { return BTreeSet::new() };
+        let state = &place.state;
+        let phantom = state.roles.iter().filter(|(role, _)| self.is_service(role));
+        let phantom = phantom.flat_map(|(_, found)| &found.nodes).next().map(String::as_str);
+        let node_of = |role: &RoleName, node| match self.is_service(role) {
+            true => phantom.unwrap_or(node),
+            false => node,
+        };
+        let mut open: Vec<(&RoleName, &str)> = Vec::new();
+        for (role, nodes) in &self.declared.bindings {
+            open.extend(self.known_nodes(&nodes.is).map(|(_, name)| (role, node_of(role, name))));
+        }
+        let listed: BTreeSet<(&RoleName, &str)> = open.iter().copied().collect();
+        let (mut seen, mut required) = (listed.clone(), BTreeSet::new());
+        while let Some((role, node)) = open.pop() {
+            for needed in state.roles.get(role).into_iter().flat_map(|role| &role.requires) {
+                let Some(found) = state.roles.get(needed) else { continue };
+                let expected_node = node_of(needed, node);
+                let is_expected = |name: &&str| *name == expected_node;
+                let nodes = found.nodes.iter().map(String::as_str);
+                let mut next: Vec<&str> = nodes.clone().filter(is_expected).collect();
+                if !self.is_implicit(needed) {
+                    if self.declared.bindings.get(needed).is_some_and(|list| !list.is.is_empty()) {
+                        next.retain(|name| listed.contains(&(needed, *name)));
+                    } else if next.is_empty() {
+                        next.extend(nodes);
+                    }
+                }
+                required.extend(next.iter().map(|name| (needed, *name)));
+                let new = next.into_iter().map(|name| (needed, name));
+                open.extend(new.filter(|noderole| seen.insert(*noderole)));
+            }
+        }
+        required
+    }
+
+    fn is_service(&self, role: &RoleName) -> bool {
+        self.present.roles.get(role).is_some_and(|current| current.service)
+    }
+
+    fn is_implicit(&self, role: &RoleName) -> bool {
+        self.present.roles.get(role).is_some_and(|current| current.implicit)
+    }
+
     fn unbind_extra(&self) -> Vec<Step> {
-        let mut steps = Vec::new();
+        let (required, mut steps) = (self.required(), Vec::new());
         for (role, nodes) in self.declared.bindings.iter().filter(|_| self.declared.prune) {
-            let Some(there) = self.present.roles.get(role) else { continue };
-            if there.service && !nodes.is.is_empty() {
+            let Some(current) = self.present.roles.get(role) else { continue };
+            if current.service && !nodes.is.is_empty() {
                 continue;
             }
-            let wanted: BTreeSet<NodeId> = self.known_nodes(&nodes.is).map(|(id, _)| id).collect();
-            let extra: BTreeMap<NodeId, &str> = there
+            let declared_ids: BTreeSet<NodeId> =
+                self.known_nodes(&nodes.is).map(|(id, _)| id).collect();
+            let extra: BTreeMap<NodeId, &str> = current
                 .bound_nodes
                 .nodes
                 .iter()
-                .filter(|(id, _)| !wanted.contains(id))
                 .map(|(id, name)| (*id, name.as_str()))
+                .filter(|(id, name)| {
+                    !declared_ids.contains(id) && !required.contains(&(role, *name))
+                })
                 .collect();
             steps.extend(unbound(&NoderoleKey::first(role.clone()), &extra));
         }
         for role in self.extra_roles() {
-            let Some(there) = self.present.roles.get(role) else { continue };
+            let Some(current) = self.present.roles.get(role) else { continue };
             let nodes =
-                there.bound_nodes.nodes.iter().map(|(id, name)| (*id, name.as_str())).collect();
+                current.bound_nodes.nodes.iter().map(|(id, name)| (*id, name.as_str())).collect();
             // An empty list in `bindings` unbinds the role already.
             if !self.declared.bindings.contains_key(role) {
                 steps.extend(unbound(&NoderoleKey::first(role.clone()), &nodes));
@@ -598,8 +670,8 @@ impl Planner<'_> {
     }
 }
 
-fn moved(node: NodeId, deployment: DeploymentId, says: String) -> Step {
-    Step { edit: Edit::MoveNode(edit::MoveNode { node, deployment }), says }
+fn moved(node: NodeId, deployment: DeploymentId, summary: String) -> Step {
+    Step { edit: Edit::MoveNode(edit::MoveNode { node, deployment }), summary }
 }
 
 /// Whether data equals the current data. Absent data equals an empty map.
@@ -643,15 +715,15 @@ pub(crate) fn unbound(noderole: &NoderoleKey, nodes: &BTreeMap<NodeId, &str>) ->
 /// Splits the nodes into edits of at most 1,000 nodes. No edits for no nodes.
 fn listed(
     nodes: &BTreeMap<NodeId, &str>,
-    says: &str,
+    summary: &str,
     edit: impl Fn(BTreeSet<NodeId>) -> Edit,
 ) -> Vec<Step> {
     let mut nodes: Vec<(&str, NodeId)> = nodes.iter().map(|(id, name)| (*name, *id)).collect();
     nodes.sort_unstable();
     let step = |chunk: &[(&str, NodeId)]| Step {
         edit: edit(chunk.iter().map(|(_, id)| *id).collect()),
-        says: format!(
-            "{says} {}",
+        summary: format!(
+            "{summary} {}",
             chunk.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
         ),
     };
@@ -677,22 +749,23 @@ mod tests {
     }
 
     /// `app` on n1 and n2, `proxy` on no node, `runtime` required on n1; `cache` can be added.
-    fn present() -> Present {
-        let there = |bindable, data: Value, on: &[u128]| CurrentRole {
+    fn present() -> DeploymentSnapshot {
+        let current_role = |bindable, data: Value, on: &[u128]| CurrentRole {
             bindable,
             data,
             expects: ExpectedData::default(),
             service: false,
+            implicit: false,
             bound_nodes: RoleMembers {
                 nodes: on.iter().map(|n| (node(*n), format!("n{n}.demo"))).collect(),
                 added: BTreeSet::new(),
             },
         };
-        Present {
+        DeploymentSnapshot {
             roles: BTreeMap::from([
-                (role("app"), there(true, json!({"port": 80}), &[1, 2])),
-                (role("proxy"), there(true, json!({}), &[])),
-                (role("runtime"), there(false, Value::Null, &[1])),
+                (role("app"), current_role(true, json!({"port": 80}), &[1, 2])),
+                (role("proxy"), current_role(true, json!({}), &[])),
+                (role("runtime"), current_role(false, Value::Null, &[1])),
             ]),
             choices: BTreeMap::from([(role("cache"), ExpectedData::default())]),
             nodes: (1..=3)
@@ -702,6 +775,7 @@ mod tests {
                         (format!("n{n}.demo"), (node(n), format!("n{n}.demo"))),
                     ]
                 })
+                .chain([("phantom:web".to_owned(), (node(50), "phantom:web".to_owned()))])
                 .collect(),
             own: BTreeMap::from([(
                 (node(1), NoderoleKey::first(role("app"))),
@@ -717,8 +791,12 @@ mod tests {
         all.remove(0)
     }
 
-    fn says(text: &str) -> Vec<String> {
-        edits(WEB, &declared(text), &present()).unwrap().into_iter().map(|step| step.says).collect()
+    fn summaries(text: &str) -> Vec<String> {
+        edits(WEB, &declared(text), &present())
+            .unwrap()
+            .into_iter()
+            .map(|step| step.summary)
+            .collect()
     }
 
     fn wrong(text: &str) -> Vec<String> {
@@ -734,29 +812,29 @@ mod tests {
     #[test]
     fn only_missing_nodes_are_bound() {
         assert_eq!(
-            says("deployment: web\nbindings:\n  app: [n1, n3]\n  proxy: [n3.demo, n1]\n"),
+            summaries("deployment: web\nbindings:\n  app: [n1, n3]\n  proxy: [n3.demo, n1]\n"),
             ["+ app on n3.demo", "+ proxy on n1.demo, n3.demo"]
         );
-        assert!(says("deployment: web\nbindings:\n  app: [n2]\n").is_empty());
-        assert!(says("deployment: web\n").is_empty());
+        assert!(summaries("deployment: web\nbindings:\n  app: [n2]\n").is_empty());
+        assert!(summaries("deployment: web\n").is_empty());
     }
 
     #[test]
     fn prune_unbinds_undeclared_nodes_of_named_roles() {
         assert_eq!(
-            says("deployment: web\nprune: true\nbindings: {app: [n3]}"),
+            summaries("deployment: web\nprune: true\nbindings: {app: [n3]}"),
             ["+ app on n3.demo", "- app from n1.demo, n2.demo"]
         );
         assert_eq!(
-            says("deployment: web\nprune: true\nbindings: {app: []}"),
+            summaries("deployment: web\nprune: true\nbindings: {app: []}"),
             ["- app from n1.demo, n2.demo"]
         );
         assert!(
-            says("deployment: web\nprune: true\nbindings: {proxy: []}").is_empty(),
-            "roles that are not named stay"
+            summaries("deployment: web\nprune: true\nbindings: {proxy: []}").is_empty(),
+            "roles without an entry keep their nodes"
         );
         assert_eq!(
-            says("deployment: web\nprune: true\nbindings: {runtime: }"),
+            summaries("deployment: web\nprune: true\nbindings: {runtime: }"),
             ["- runtime from n1.demo"]
         );
     }
@@ -768,7 +846,7 @@ mod tests {
         let text = "deployment: web\nbindings: {app: [n1, n2]}";
         let steps = edits(WEB, &declared(text), &present).unwrap();
         assert_eq!(
-            steps.into_iter().map(|step| step.says).collect::<Vec<_>>(),
+            steps.into_iter().map(|step| step.summary).collect::<Vec<_>>(),
             ["+ app on n2.demo"]
         );
     }
@@ -779,16 +857,16 @@ mod tests {
         let app = present.roles.get_mut(&role("app")).unwrap();
         app.service = true;
         app.bound_nodes.nodes = [(node(50), "phantom".to_owned())].into();
-        let says = |text: &str, present: &Present| -> Vec<String> {
+        let summaries = |text: &str, present: &DeploymentSnapshot| -> Vec<String> {
             let steps = edits(WEB, &declared(text), present).unwrap();
-            steps.into_iter().map(|step| step.says).collect()
+            steps.into_iter().map(|step| step.summary).collect()
         };
         let some = "deployment: web\nprune: true\nbindings: {app: [n1]}";
-        assert!(says(some, &present).is_empty());
+        assert!(summaries(some, &present).is_empty());
         let none = "deployment: web\nprune: true\nbindings: {app: []}";
-        assert_eq!(says(none, &present), ["- app from phantom"]);
+        assert_eq!(summaries(none, &present), ["- app from phantom"]);
         present.roles.get_mut(&role("app")).unwrap().bound_nodes.nodes.clear();
-        assert_eq!(says(some, &present), ["+ app on n1.demo"]);
+        assert_eq!(summaries(some, &present), ["+ app on n1.demo"]);
     }
 
     #[test]
@@ -824,14 +902,14 @@ mod tests {
             versions: BTreeMap::new(),
             members: [("n1.demo".to_owned(), node(1)), ("n2.demo".to_owned(), node(2))].into(),
         };
-        let mut present = Present { place: Some(place), ..present() };
+        let mut present = DeploymentSnapshot { place: Some(place), ..present() };
         present.own.clear();
-        let says = |text: &str| -> Vec<String> {
+        let summaries = |text: &str| -> Vec<String> {
             let steps = edits(WEB, &declared(text), &present).unwrap();
-            steps.into_iter().map(|step| step.says).collect()
+            steps.into_iter().map(|step| step.summary).collect()
         };
         assert_eq!(
-            says("deployment: web\ncomplete: true\nmembers: [n1, n3]\nbindings: {app: [n1]}"),
+            summaries("deployment: web\ncomplete: true\nmembers: [n1, n3]\nbindings: {app: [n1]}"),
             [
                 "+ member n3.demo",
                 "* data of app: {\"port\":80} -> {}",
@@ -846,16 +924,92 @@ mod tests {
         let mut elsewhere = present.clone();
         elsewhere.place.as_mut().unwrap().moves_to = Some(DeploymentId(Uuid::from_u128(8)));
         let steps = edits(WEB, &declared("deployment: web\nparent: edge"), &elsewhere).unwrap();
-        let steps: Vec<String> = steps.into_iter().map(|step| step.says).collect();
+        let steps: Vec<String> = steps.into_iter().map(|step| step.summary).collect();
         assert_eq!(steps, ["* parent: edge"]);
-        let nothing = says("deployment: web\nparent: system\ncomplete: true");
+        let nothing = summaries("deployment: web\nparent: system\ncomplete: true");
         assert_eq!(nothing[..2], ["- app from n1.demo, n2.demo", "- runtime from n1.demo"]);
-        assert!(says("deployment: web\nparent: system\nmembers: [n1]").is_empty());
+        assert!(summaries("deployment: web\nparent: system\nmembers: [n1]").is_empty());
+    }
+
+    /// `app` on n1 and n2 requires `runtime` on its own node and `proxy`, which n1 has.
+    fn with_requirements() -> DeploymentSnapshot {
+        let mut present = present();
+        let role_state = |nodes: &[u128], requires: &[&str]| DeclaredRole {
+            nodes: nodes.iter().map(|n| format!("n{n}.demo")).collect(),
+            requires: requires.iter().map(|name| role(name)).collect(),
+            ..DeclaredRole::default()
+        };
+        let on = |n: u128| (node(n), format!("n{n}.demo"));
+        let runtime = present.roles.get_mut(&role("runtime")).unwrap();
+        (runtime.implicit, runtime.bindable) = (true, true);
+        runtime.bound_nodes.nodes = (1..=3).map(on).collect();
+        present.roles.get_mut(&role("proxy")).unwrap().bound_nodes.nodes = [on(1)].into();
+        let roles = BTreeMap::from([
+            (role("app"), role_state(&[1, 2], &["proxy", "runtime"])),
+            (role("proxy"), role_state(&[1], &[])),
+            (role("runtime"), role_state(&[1, 2, 3], &[])),
+        ]);
+        let state = DeploymentDeclaration {
+            deployment: "web".parse().unwrap(),
+            parent: None,
+            phantom: node(50),
+            versions: BTreeMap::new(),
+            members: Vec::new(),
+            roles,
+            node_data: BTreeMap::new(),
+        };
+        let place = CurrentDeployment {
+            state,
+            parent: None,
+            moves_to: None,
+            new: None,
+            versions: BTreeMap::new(),
+            members: BTreeMap::new(),
+        };
+        present.own.clear();
+        DeploymentSnapshot { place: Some(place), ..present }
+    }
+
+    #[test]
+    fn noderole_that_a_listed_binding_requires_stays() {
+        let present = with_requirements();
+        let summaries = |text: &str| -> Vec<String> {
+            let steps = edits(WEB, &declared(text), &present).unwrap();
+            steps.into_iter().map(|step| step.summary).collect()
+        };
+        for flag in ["prune", "complete"] {
+            let file = |bindings: &str| {
+                format!(
+                    "deployment: web\n{flag}: true\ndata: {{app: {{port: 80}}}}\nbindings: \
+                     {bindings}"
+                )
+            };
+            assert_eq!(
+                summaries(&file("{app: [n1, n2], proxy: [n1], runtime: [n1]}")),
+                ["- runtime from n3.demo"],
+                "app on n2 requires runtime on n2"
+            );
+            assert_eq!(
+                summaries(&file("{app: [n1], proxy: [n1], runtime: [n1]}")),
+                ["- app from n2.demo", "- runtime from n2.demo, n3.demo"],
+                "runtime goes with the binding that requires it"
+            );
+            assert_eq!(
+                summaries(&file("{app: [n1, n2], proxy: [], runtime: []}")),
+                ["- runtime from n3.demo"],
+                "app requires proxy, so its last noderole stays"
+            );
+            assert_eq!(
+                summaries(&file("{app: [n1, n2], proxy: [n3], runtime: [n1, n2, n3]}")),
+                ["+ proxy on n3.demo", "- proxy from n1.demo"],
+                "proxy on n3 replaces proxy on n1"
+            );
+        }
     }
 
     #[test]
     fn missing_role_is_added_first() {
-        let steps = says("deployment: web\nbindings: {cache: [n1]}\ndata: {cache: {size: 1}}");
+        let steps = summaries("deployment: web\nbindings: {cache: [n1]}\ndata: {cache: {size: 1}}");
         assert_eq!(
             steps,
             ["+ role cache", "* data of cache: {} -> {\"size\":1}", "+ cache on n1.demo"]
@@ -864,16 +1018,17 @@ mod tests {
 
     #[test]
     fn only_changed_data_is_set() {
-        assert!(says("deployment: web\ndata: {app: {port: 80}, proxy: {}}").is_empty());
+        assert!(summaries("deployment: web\ndata: {app: {port: 80}, proxy: {}}").is_empty());
         assert_eq!(
-            says("deployment: web\ndata: {app: {port: 81}}"),
+            summaries("deployment: web\ndata: {app: {port: 81}}"),
             ["* data of app: {\"port\":80} -> {\"port\":81}"]
         );
         assert!(
-            says("deployment: web\nnode_data: {n1: {app: {port: 81}}, n2: {app: {}}}").is_empty()
+            summaries("deployment: web\nnode_data: {n1: {app: {port: 81}}, n2: {app: {}}}")
+                .is_empty()
         );
         assert_eq!(
-            says("deployment: web\nnode_data: {n1.demo: {app: {}}}"),
+            summaries("deployment: web\nnode_data: {n1.demo: {app: {}}}"),
             ["* data of app on n1.demo: {\"port\":81} -> {}"]
         );
     }
@@ -901,28 +1056,30 @@ mod tests {
             let found = edits(WEB, &declared(text), &present).err().unwrap_or_default();
             found.iter().map(ToString::to_string).collect()
         };
-        let misfit = "/listen/port is a string, but must be an integer";
+        let error = "/listen/port is a string, but must be an integer";
         assert_eq!(
             wrong(
-                "deployment: web\ndata:\n  app: {listen: {port: x}}\n  cache:\n    listen:\n      port: y\n"
+                "deployment: web\ndata:\n  app: {listen: {port: x}}\n  cache:\n    listen:\n      \
+                 port: y\n"
             ),
             [
-                format!("web.yaml:3:18: Invalid data of app: {misfit}."),
-                format!("web.yaml:6:7: Invalid data of cache: {misfit}."),
+                format!("web.yaml:3:18: Invalid data of app: {error}."),
+                format!("web.yaml:6:7: Invalid data of cache: {error}."),
             ]
         );
         assert_eq!(
             wrong("deployment: web\nnode_data:\n  n2:\n    app: {listen: {port: x}}\n"),
-            [format!("web.yaml:4:20: Invalid data of app: {misfit}.")]
+            [format!("web.yaml:4:20: Invalid data of app: {error}.")]
         );
         // A value is missing only if no lower layer has it. The error is at its parent.
         let missing = ["web.yaml:2:24: Invalid data of app: /listen/port is required but missing."];
         assert_eq!(wrong("deployment: web\nnode_data: {n2: {app: {listen: {}}}}\n"), missing);
-        let with_role = "deployment: web\ndata: {app: {listen: {port: 1}}}\nnode_data: {n2: {app: {listen: {}}}}\n";
-        assert!(wrong(with_role).is_empty(), "the role's data has it");
+        let with_role = "deployment: web\ndata: {app: {listen: {port: 1}}}\nnode_data: {n2: {app: \
+            {listen: {}}}}\n";
+        assert!(wrong(with_role).is_empty(), "the role's data has the required value");
         assert!(
             wrong("deployment: web\ndata: {app: {listen: {}}}\n").is_empty(),
-            "a noderole may have it"
+            "the required value may be set by a noderole"
         );
     }
 
@@ -939,7 +1096,8 @@ mod tests {
 
     #[test]
     fn applying_twice_produces_no_edits() {
-        let text = "deployment: web\nprune: true\nbindings: {app: [n3], cache: [n1]}\ndata: {app: {port: 1}}\nnode_data: {n1: {app: {port: 2}}}";
+        let text = "deployment: web\nprune: true\nbindings: {app: [n3], cache: [n1]}\ndata: \
+            {app: {port: 1}}\nnode_data: {n1: {app: {port: 2}}}";
         let (declared, mut present) = (declared(text), present());
         for step in edits(WEB, &declared, &present).unwrap() {
             make(&mut present, step.edit);
@@ -948,7 +1106,7 @@ mod tests {
     }
 
     /// Applies an edit as the server does, for the edits that declarations produce.
-    fn make(present: &mut Present, edit: Edit) {
+    fn make(present: &mut DeploymentSnapshot, edit: Edit) {
         match edit {
             Edit::AddRole(edit::AddRole { role, .. }) => {
                 present
@@ -991,8 +1149,12 @@ mod tests {
         let app = NoderoleKey::first(role("app"));
         for steps in [bound(WEB, &role("app"), &nodes), unbound(&app, &nodes)] {
             let listed: Vec<usize> = steps.iter().map(|step| step.edit.singles()).collect();
-            assert_eq!(listed, [1_000, 1], "and no node twice");
-            assert!(steps[1].says.ends_with(" n1000"), "{}", steps[1].says);
+            assert_eq!(
+                listed,
+                [1_000, 1],
+                "the edits have 1,000 nodes and 1 node, without duplicates"
+            );
+            assert!(steps[1].summary.ends_with(" n1000"), "{}", steps[1].summary);
         }
         assert_eq!(bound(WEB, &role("app"), &BTreeMap::new()), Vec::new());
     }
@@ -1001,9 +1163,8 @@ mod tests {
     fn errors_have_position_and_suggestion() {
         assert_eq!(
             wrong("deployment: web\nbindings:\n  proxi: [n1]\n"),
-            [
-                "web.yaml:3:3: Deployment web has no role proxi, and no role of that name can be added (did you mean proxy?)."
-            ]
+            ["web.yaml:3:3: Deployment web has no role proxi, and no role of that name can be \
+                 added (did you mean proxy?)."]
         );
         assert_eq!(
             wrong("deployment: web\nbindings:\n  app: [n1, n9]\n"),
@@ -1014,16 +1175,26 @@ mod tests {
             ["web.yaml:3:13: Node n1.demo is listed twice for app."]
         );
         assert_eq!(
+            wrong("deployment: web\nmembers: [n1, 'phantom:web']"),
+            ["web.yaml:2:15: Node phantom:web is a phantom node, which always belongs to its \
+                 deployment. Remove it from `members`."]
+        );
+        assert_eq!(
+            wrong("deployment: web\nparent: web"),
+            ["web.yaml:2:1: Deployment web can't be its own parent. Name another one."]
+        );
+        assert!(wrong("deployment: web\nparent: ")[0].contains("must be the name of a deployment"));
+        assert_eq!(
             wrong("deployment: web\nbindings: {runtime: [n2]}"),
-            [
-                "web.yaml:2:12: Role runtime can't be bound directly. Gantry adds it when another role requires it."
-            ]
+            ["web.yaml:2:12: Role runtime can't be bound directly. Gantry adds it when another \
+                 role requires it."]
         );
         assert!(
             wrong("deployment: web\nbinding: {}")[0]
                 .contains("Unknown key binding (did you mean bindings?)")
         );
         assert!(wrong("bindings: {}")[0].contains("The deployment is missing"));
+        assert!(wrong("deployment: [web]")[0].contains("must be the name of one deployment"));
         assert!(wrong("- web")[0].contains("A document must be a map"));
         assert!(
             wrong("deployment: web\ndata: {app: 1}")[0]
@@ -1034,7 +1205,7 @@ mod tests {
         assert_eq!(
             wrong("deployment: web\nbindings: {app: [1]}\ndata: 3").len(),
             2,
-            "all errors at once"
+            "all errors are reported at once"
         );
     }
 }

@@ -8,7 +8,6 @@ use api::deployments::{DeclaredRole, DeploymentDeclaration};
 use engine::ids::RoleName;
 use serde_json::{Value, json};
 
-use crate::address::part;
 use crate::client::Client;
 use crate::exit::Outcome;
 use crate::names;
@@ -24,11 +23,11 @@ pub(crate) struct Export {
 pub(crate) fn export(client: &Client, export: &Export) -> Outcome {
     let Client { server, output } = client;
     let found = names::deployment(server, &export.name)?;
-    let path = format!("/deployments/{}/declaration", part(found.name.as_str()));
+    let export = api::calls::export(&found.name);
     if output.is_document() {
-        return output.document(&server.get(&path)?);
+        return output.document(&server.show(&export)?);
     }
-    output.write(&text(&server.read(&path)?))
+    output.write(&text(&server.read(&export.url())?))
 }
 
 /// The state as a document that declares the complete deployment.
@@ -96,8 +95,18 @@ mod tests {
             "deployment": "web", "parent": "system", "phantom": uuid::Uuid::nil(),
             "versions": {"stack": "1.10"}, "members": ["n1.demo", "no"],
             "roles": {
-                "app": {"data": {"text": "a: \"b\"\n"}, "nodes": ["n1.demo"], "requires": ["dns"], "required_elsewhere": false},
-                "dns": {"data": {}, "nodes": ["phantom:web"], "requires": [], "required_elsewhere": false},
+                "app": {
+                    "data": {"text": "a: \"b\"\n"},
+                    "nodes": ["n1.demo"],
+                    "requires": ["dns"],
+                    "required_elsewhere": false
+                },
+                "dns": {
+                    "data": {},
+                    "nodes": ["phantom:web"],
+                    "requires": [],
+                    "required_elsewhere": false
+                },
                 "spare": {"data": {}, "nodes": [], "requires": [], "required_elsewhere": false},
             },
             "node_data": {"n1.demo": {"app/1": {"port": 1}}},

@@ -5,6 +5,8 @@ mod declaration;
 pub(crate) mod edits;
 pub(crate) mod export;
 
+use api::call::Call;
+use api::calls;
 use api::proposals::Replanned;
 use api::views::node_proposal::DraftedNoderole;
 use clap::{Args, Subcommand};
@@ -12,7 +14,7 @@ use engine::data::written;
 use engine::ids::ProposalId;
 use engine::plan::Edit;
 use serde::Deserialize as _;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::address::Query;
 use crate::args::ExpectedVersion;
@@ -24,7 +26,7 @@ use crate::output::list::{List, word};
 use crate::output::outline::outline;
 use crate::output::table::Table;
 use crate::output::{OutputFormat, facts, plain, value_text};
-use crate::server::taken;
+use crate::server::{Server, parse_answer};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Proposal {
@@ -43,7 +45,7 @@ pub(crate) enum Proposal {
         #[arg(long, value_name = "TEXT")]
         filter: Option<String>,
         #[command(flatten)]
-        much: ListOptions,
+        list_options: ListOptions,
     },
     /// Show a proposal with its edits
     Show {
@@ -124,39 +126,35 @@ pub(crate) struct EditsArgs {
 
 pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
     let Client { server, output } = client;
-    let on_version = |id: &ProposalId, on: &ExpectedVersion, what: &str, mut body: Value| {
-        body["version"] = match on.version {
-            Some(version) => json!(version),
-            None => taken(&mut server.get(&format!("/proposals/{id}"))?, "version"),
-        };
-        server.post(&format!("/proposals/{id}/{what}"), body)
+    let version = |id: &ProposalId, on: &ExpectedVersion| match on.version {
+        Some(version) => Ok(version),
+        None => newest_version(server, *id),
+    };
+    let on_version = |id: &ProposalId, on: &ExpectedVersion, call: fn(ProposalId, i32) -> Call| {
+        server.call(&call(*id, version(id, on)?))
     };
     let at = |response: &Value| value_text(&response["version"]);
     match command {
-        Proposal::List { mine, drafts, deployment, filter, much } => {
+        Proposal::List { mine, drafts, deployment, filter, list_options } => {
             let query = Query::default().with("mine", *mine).with("drafts", *drafts);
             let query = query.with("deployment", deployment).with("filter", filter);
-            client.list(&proposal_list(), &query, much)
+            client.list(&proposal_list(), &query, list_options)
         }
         Proposal::Show { id, again } => {
-            client.show(*again, || server.get(&format!("/proposals/{id}")), proposal_text)
+            client.show(*again, || server.show(&calls::show_proposal(*id)), proposal_text)
         }
         Proposal::Noderole { id, noderole, again } => {
             let (node, key) = names::noderole_on_node(server, noderole)?;
-            let query =
-                Query::default().with("node", node.to_string()).with("noderole", key.to_string());
-            let place = query.on(&format!("/proposals/{id}/noderole"));
-            client.show(*again, || server.get(&place), drafted_noderole_text)
+            let drafted = calls::drafted_noderole(*id, node, &key);
+            client.show(*again, || server.show(&drafted), drafted_noderole_text)
         }
         Proposal::Edit { id, edits, on } => {
-            let response = on_version(id, on, "edits", json!({"edits": read_edits(&edits.file)?}))?;
+            let edits = read_edits(&edits.file)?;
+            let response = server.call(&calls::edit(*id, version(id, on)?, &edits))?;
             output.either(&response, &format!("Proposal {id} is at version {}.", at(&response)))
         }
         Proposal::Preview { id, edits } => {
-            let response = server.post(
-                &format!("/proposals/{id}/preview"),
-                json!({"edits": read_edits(&edits.file)?}),
-            )?;
+            let response = server.call(&calls::preview(*id, &read_edits(&edits.file)?))?;
             let refused = response["refused"].as_array().is_some_and(|refused| !refused.is_empty());
             output.either(&response, preview_text(&response).trim_end())?;
             match refused {
@@ -167,25 +165,25 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
             }
         }
         Proposal::Undo { id, on } => {
-            let response = on_version(id, on, "undo", json!({}))?;
+            let response = on_version(id, on, calls::undo)?;
             output.either(
                 &response,
                 &format!("The last edit is undone. Proposal {id} is at version {}.", at(&response)),
             )
         }
         Proposal::Redo { id, on } => {
-            let response = on_version(id, on, "redo", json!({}))?;
+            let response = on_version(id, on, calls::redo)?;
             output.either(
                 &response,
                 &format!("The edit is redone. Proposal {id} is at version {}.", at(&response)),
             )
         }
         Proposal::Discard { id, on } => {
-            let response = on_version(id, on, "discard", json!({}))?;
+            let response = on_version(id, on, calls::discard)?;
             output.either(&response, &format!("Proposal {id} is discarded. Nothing else changed."))
         }
         Proposal::Submit { id, title, on } => {
-            let response = on_version(id, on, "submit", json!({"title": title}))?;
+            let response = server.call(&calls::submit(*id, version(id, on)?, title))?;
             let review = value_text(&response["review"]);
             output.either(
                 &response,
@@ -193,28 +191,45 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
             )
         }
         Proposal::Report { id } => {
-            let response = server.get(&format!("/proposals/{id}/report"))?;
+            let response = server.show(&calls::proposal_report(*id))?;
             output.either(&response, outline(&response).trim_end())
         }
     }
 }
 
+/// The newest version of a proposal.
+pub(crate) fn newest_version(server: &Server, id: ProposalId) -> Outcome<i32> {
+    let answer = server.show(&calls::show_proposal(id))?;
+    parse_answer(&answer["version"], "expected a proposal")
+}
+
+/// What a proposal does to noderoles. The edits themselves are printed next to it.
+pub(crate) fn effect_text(added: u64, removed: u64, reruns: u64) -> String {
+    match (added, removed, reruns) {
+        // For example a moved deployment, a jig or the policy.
+        (0, 0, 0) => "adds, removes and re-runs no noderoles".to_owned(),
+        _ => format!("adds {added}, removes {removed}, runs {reruns} again"),
+    }
+}
+
 pub(crate) fn proposal_text(value: &Value, output: OutputFormat) -> String {
     let count = |word: &str| value_text(&value[word]);
+    let number = |word: &str| value[word].as_u64().unwrap_or_default();
     let node = value["scope"]["node"]["fqdn"]
         .as_str()
         .map(|node| format!(", node {node}"))
         .unwrap_or_default();
     let mut text = format!(
-        "{} on {}{node}, version {}: adds {}, removes {}, runs {} again\nby {}\n",
+        "{} on {}{node}, version {}: {}\n",
         output.heading(&format!("Proposal {}", count("id"))),
         value_text(&value["scope"]["deployment"]),
         count("version"),
-        count("added"),
-        count("removed"),
-        count("reruns"),
-        plain(&value_text(&value["authors"]))
+        effect_text(number("added"), number("removed"), number("reruns")),
     );
+    let authors = plain(&value_text(&value["authors"]));
+    if !authors.is_empty() {
+        text += &format!("by {authors}\n");
+    }
     if value["title"].as_str().is_some_and(|title| !title.is_empty()) {
         text += &format!("title: {}\n", plain(&value_text(&value["title"])));
     }
@@ -303,7 +318,7 @@ pub(crate) fn read_edits(file: &str) -> Outcome<Vec<Edit>> {
 
 pub(crate) fn proposal_list() -> List {
     List {
-        path: "/proposals".into(),
+        path: calls::List::Proposals.path(""),
         items: "proposals",
         cursor: "before",
         columns: &[
@@ -350,9 +365,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn proposal_without_noderoles_has_no_zero_counts() {
+        let empty = json!({"id": 4, "scope": {"deployment": "web"}, "version": 1, "authors": [],
+            "added": 0, "removed": 0, "reruns": 0, "edits": []});
+        let text = proposal_text(&empty, OutputFormat::default());
+        assert!(
+            text.starts_with(
+                "Proposal 4 on web, version 1: adds, removes and re-runs no noderoles\n"
+            ) && !text.contains("by "),
+            "{text}"
+        );
+        assert_eq!(effect_text(2, 0, 1), "adds 2, removes 0, runs 1 again");
+    }
+
+    #[test]
     fn drafted_noderole_page_has_attribute_schemas() {
-        let mut view = json!({"version": 2, "data": {"port": 81}, "defaults": {"port": 80}, "proposed": false, "rerun": true,
-            "attribs": [{"name": "port", "path": "/port", "description": "Where it listens", "schema": {"type": "integer"}}]});
+        let mut view = json!({"version": 2, "data": {"port": 81}, "defaults": {"port": 80},
+            "proposed": false, "rerun": true,
+            "attribs": [{"name": "port", "path": "/port", "description": "Where it listens",
+            "schema": {"type": "integer"}}]});
         let text = drafted_noderole_text(&view, OutputFormat::default());
         for line in [
             "exists, and the proposal runs it again\n",
@@ -370,7 +401,7 @@ mod tests {
         assert_eq!(
             drafted_noderole_text(&json!({"of": "another"}), OutputFormat::default()),
             "of: another\n",
-            "printed as an outline"
+            "an unknown answer is printed as an outline"
         );
     }
 

@@ -2,11 +2,19 @@
 
 mod text;
 
-use api::reviews::ChangesSinceView;
+use std::collections::BTreeMap;
+
+use api::blueprints::{Comparison, Side};
+use api::calls;
+use api::catalog::HiddenCharacters;
+use api::reviews::{ChangesSinceView, ReviewView};
+use api::views::graph::GraphOptions;
 use clap::Subcommand;
+use engine::blueprint::Impact;
+use engine::blueprint::text::Names;
 use engine::gate::VerdictKind;
-use engine::ids::{CommentId, ReviewId};
-use serde_json::{Value, json};
+use engine::ids::{CommentId, DeploymentId, DeploymentName, ReviewId};
+use serde_json::Value;
 
 use crate::address::Query;
 use crate::args::ReasonArgs;
@@ -18,10 +26,12 @@ use crate::exit::Outcome;
 use crate::names;
 use crate::output::list::{List, word};
 use crate::output::outline::outline;
-use crate::output::{plain, value_text};
+use crate::output::{plain, sanitize_lines, value_text};
 use crate::reviews::text::{
     discussion_text, impact_text, review_text, reviewed_noderole_text, viewed_text,
 };
+use crate::script_diff;
+use crate::server::parse_answer;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Review {
@@ -29,7 +39,7 @@ pub(crate) enum Review {
     List {
         /// Your part in the review: any, waiting for you, or author
         #[arg(long, value_parser = ["all", "for_me", "mine"])]
-        whose: Option<String>,
+        involvement: Option<String>,
         /// Outcome of the review
         #[arg(long, value_parser = ["open", "committed", "discarded", "any"])]
         state: Option<String>,
@@ -40,7 +50,7 @@ pub(crate) enum Review {
         #[arg(long, value_name = "TEXT")]
         filter: Option<String>,
         #[command(flatten)]
-        much: ListOptions,
+        list_options: ListOptions,
     },
     /// Show a review with its gate and discussion
     Show {
@@ -77,7 +87,7 @@ pub(crate) enum Review {
         /// Number of the review
         id: ReviewId,
         #[command(flatten)]
-        wanted: GraphArgs,
+        args: GraphArgs,
     },
     /// Show the impact of a commit: steps that would start, stop and wait
     Impact {
@@ -109,14 +119,14 @@ pub(crate) enum Review {
         /// Number of the review
         id: ReviewId,
         #[command(flatten)]
-        because: ReasonArgs,
+        reason: ReasonArgs,
     },
     /// Reject a review
     Reject {
         /// Number of the review
         id: ReviewId,
         #[command(flatten)]
-        because: ReasonArgs,
+        reason: ReasonArgs,
     },
     /// Commit a review as the next blueprint
     Commit {
@@ -166,27 +176,38 @@ pub(crate) enum Review {
 pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
     let Client { server, output } = client;
     let verdict = |id: &ReviewId, kind: VerdictKind, reason: &str, view: &str| {
-        let response = server.call(&api::calls::verdict(*id, kind, reason))?;
+        let response = server.call(&calls::verdict(*id, kind, reason))?;
         output.either(&response, &format!("Review {id}: {view}."))
     };
     match command {
-        Review::List { whose, state, deployment, filter, much } => {
+        Review::List { involvement, state, deployment, filter, list_options } => {
             let query = Query::default()
-                .with("whose", whose)
+                .with("involvement", involvement)
                 .with("state", state)
                 .with("deployment", deployment)
                 .with("filter", filter);
-            client.list(&review_list(), &query, much)
+            client.list(&review_list(), &query, list_options)
         }
         Review::Show { id, again } => {
-            client.show(*again, || server.get(&format!("/reviews/{id}")), review_text)
+            let ask = || {
+                let mut review = server.show(&calls::show_review(*id))?;
+                // The JSON is that of the review alone.
+                if !output.is_document() {
+                    let discussion = server.show(&calls::discussion(*id))?;
+                    if let Some(fields) = review.as_object_mut() {
+                        fields.insert("discussion".to_owned(), discussion);
+                    }
+                }
+                Ok(review)
+            };
+            client.show(*again, ask, review_text)
         }
         Review::Diff { id } => {
-            difference(client, &format!("/reviews/{id}/difference"), &Query::default())
+            difference(client, &calls::review_difference(*id), &Query::default())
         }
         Review::Since { id } => since(client, *id),
         Review::View { id } => {
-            let response = server.post(&format!("/reviews/{id}/view"), json!({}))?;
+            let response = server.call(&calls::view_review(*id))?;
             output.either(
                 &response,
                 &format!(
@@ -196,10 +217,9 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
             )
         }
         Review::Viewed { id, anchors } => {
-            let place = format!("/reviews/{id}/viewed");
             let response = match anchors.as_slice() {
-                [] => server.get(&place)?,
-                anchors => server.post(&place, json!({"anchors": anchors}))?,
+                [] => server.show(&calls::viewed_changes(*id))?,
+                anchors => server.call(&calls::mark_viewed(*id, anchors))?,
             };
             if output.is_document() {
                 output.document(&response)
@@ -207,11 +227,11 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
                 output.write(&viewed_text(&response, *id))
             }
         }
-        Review::Graph { id, wanted } => {
-            graph::graph(client, &format!("/reviews/{id}/graph"), wanted)
+        Review::Graph { id, args } => {
+            graph::graph(client, &calls::review_graph(*id, &GraphOptions::default()), args)
         }
         Review::Impact { id } => {
-            let response = server.get(&format!("/reviews/{id}/impact"))?;
+            let response = server.show(&calls::review_impact(*id))?;
             if output.is_document() {
                 output.document(&response)
             } else {
@@ -219,32 +239,30 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
             }
         }
         Review::Report { id } => {
-            let response = server.get(&format!("/reviews/{id}/report"))?;
+            let response = server.show(&calls::review_report(*id))?;
             output.either(&response, outline(&response).trim_end())
         }
         Review::Noderole { id, noderole } => {
             let (node, key) = names::noderole_on_node(server, noderole)?;
-            let query =
-                Query::default().with("node", node.to_string()).with("noderole", key.to_string());
-            let response = server.get(&query.on(&format!("/reviews/{id}/noderole")))?;
+            let response = server.show(&calls::reviewed_noderole(*id, node, &key))?;
             output.either(&response, reviewed_noderole_text(&response, *output).trim_end())
         }
         Review::Approve { id, reason } => {
-            let approve = api::calls::verdict(*id, VerdictKind::Approve, reason);
+            let approve = calls::verdict(*id, VerdictKind::Approve, reason);
             let response = server.call(&approve)?;
             if output.is_document() {
                 return output.document(&response);
             }
-            output.line(&approval_text(*id, &server.get(&format!("/reviews/{id}"))?))
+            output.line(&approval_text(*id, &server.show(&calls::show_review(*id))?))
         }
-        Review::RequestChanges { id, because } => {
-            verdict(id, VerdictKind::RequestChanges, &because.reason, "changes requested")
+        Review::RequestChanges { id, reason } => {
+            verdict(id, VerdictKind::RequestChanges, &reason.reason, "changes requested")
         }
-        Review::Reject { id, because } => {
-            verdict(id, VerdictKind::Reject, &because.reason, "rejected")
+        Review::Reject { id, reason } => {
+            verdict(id, VerdictKind::Reject, &reason.reason, "rejected")
         }
         Review::Commit { id, name, cancel } => {
-            let commit = api::calls::commit(*id, name.as_deref(), *cancel);
+            let commit = calls::commit(*id, name.as_deref(), *cancel);
             let response = server.call(&commit).map_err(|failure| match output.is_document() {
                 true => failure,
                 false => failure.with_commit_command(*id),
@@ -259,7 +277,7 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
             )
         }
         Review::Discussion { id } => {
-            let response = server.get(&format!("/reviews/{id}/discussion"))?;
+            let response = server.show(&calls::discussion(*id))?;
             if output.is_document() {
                 output.document(&response)
             } else {
@@ -267,23 +285,23 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
             }
         }
         Review::Comment { id, body, anchor } => {
-            let response = server.call(&api::calls::comment(*id, anchor, body))?;
+            let response = server.call(&calls::comment(*id, anchor, body))?;
             output
                 .either(&response, &format!("Thread {} is open.", value_text(&response["comment"])))
         }
         Review::Reply { thread, body } => {
-            let response = server.call(&api::calls::reply(*thread, body))?;
+            let response = server.call(&calls::reply(*thread, body))?;
             output.either(
                 &response,
                 &format!("Comment {} is added.", value_text(&response["comment"])),
             )
         }
         Review::Resolve { thread } => {
-            let response = server.call(&api::calls::resolve(*thread, true))?;
+            let response = server.call(&calls::resolve(*thread, true))?;
             output.either(&response, &format!("Thread {thread} is resolved."))
         }
         Review::Reopen { thread } => {
-            let response = server.call(&api::calls::resolve(*thread, false))?;
+            let response = server.call(&calls::resolve(*thread, false))?;
             output.either(&response, &format!("Thread {thread} is open again."))
         }
     }
@@ -293,7 +311,7 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
 /// cooling period.
 fn approval_text(id: ReviewId, review: &Value) -> String {
     let verdicts = review["verdicts"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let own = verdicts.iter().find(|verdict| verdict["yours"] == true);
+    let own = verdicts.iter().find(|verdict| verdict["own"] == true);
     if own.is_none_or(|own| own["counts"] == true) {
         return format!("Review {id}: approved.");
     }
@@ -307,7 +325,7 @@ fn approval_text(id: ReviewId, review: &Value) -> String {
 /// Prints all differences since the last view, page by page.
 fn since(client: &Client, id: ReviewId) -> Outcome {
     let Client { server, output } = client;
-    let path = format!("/reviews/{id}/since");
+    let path = calls::review_since(id).url();
     let mut whole: ChangesSinceView = server.read(&path)?;
     while let Some(after) = whole.next.take() {
         let page: ChangesSinceView =
@@ -321,24 +339,53 @@ fn since(client: &Client, id: ReviewId) -> Outcome {
         whole.more = 0;
     }
     let response = serde_json::to_value(&whole).unwrap_or_default();
-    let view = match whole.before {
+    let text = match whole.before {
+        _ if output.is_document() => String::new(),
         None => format!(
-            "You have not viewed this review before. Show all changes: gantry review \
-            diff {id}"
+            "You have not viewed an earlier version of review {id}. Show all changes: gantry \
+             review diff {id}"
         ),
         Some(before) if whole.same_effect => {
             format!("It has the same effect as review {before}, which you viewed before.")
         }
         Some(before) => {
-            format!("Since review {before}:\n{}", outline(&response["difference"]).trim_end())
+            let view: ReviewView =
+                parse_answer(&server.show(&calls::show_review(id))?, "expected a review")?;
+            output.with_changes(&since_text(whole, before, view.deployments))
         }
     };
-    output.either(&response, &view)
+    output.either(&response, text.trim_end())
+}
+
+/// The differences since a review, in the form of `gantry review diff`.
+fn since_text(
+    since: ChangesSinceView,
+    before: ReviewId,
+    deployments: BTreeMap<DeploymentId, DeploymentName>,
+) -> String {
+    let side = |review| Side { blueprint: None, review: Some(review), root: None };
+    let comparison = Comparison {
+        from: side(before),
+        to: side(since.review),
+        deployment: None,
+        note: None,
+        difference: since.difference,
+        more: since.more,
+        next: None,
+        names: Names { deployments, noderoles: since.noderoles },
+        contents: since.contents,
+        pins: since.pins,
+        role_values: Vec::new(),
+        more_role_values: 0,
+        hidden_characters: HiddenCharacters::default(),
+        impact: Impact::default(),
+    };
+    sanitize_lines(&(comparison.text() + &script_diff::scripts(&comparison)))
 }
 
 pub(crate) fn review_list() -> List {
     List {
-        path: "/reviews".into(),
+        path: calls::List::Reviews.path(""),
         items: "reviews",
         cursor: "before",
         columns: &[
@@ -363,13 +410,40 @@ pub(crate) fn review_list() -> List {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn differences_since_a_review_are_text_with_names() {
+        let (web, edge, lab) = [1, 2, 3].map(|n| DeploymentId(uuid::Uuid::from_u128(n))).into();
+        let difference = json!({"deployments": [{"id": web, "name": "web", "mark": "changed",
+            "parent": {"old": edge, "new": lab}, "barclamps": [], "roles": []}], "nodes": [],
+            "unchanged": 0});
+        let since = ChangesSinceView {
+            review: ReviewId(9),
+            before: Some(ReviewId(8)),
+            same_effect: false,
+            difference: serde_json::from_value(difference).unwrap(),
+            noderoles: BTreeMap::new(),
+            contents: Vec::new(),
+            pins: Vec::new(),
+            more: 0,
+            next: None,
+        };
+        let names = [(web, "web"), (edge, "edge"), (lab, "lab")];
+        let names = names.map(|(id, name)| (id, name.parse().unwrap()));
+        let text = since_text(since, ReviewId(8), names.into());
+        assert!(text.starts_with("from review 8\nto   review 9\n"), "{text}");
+        assert!(text.contains("moves from below edge to below lab"), "{text}");
+    }
 
     #[test]
     fn ignored_approval_states_its_reason() {
         let review = |counts: bool| {
-            json!({"verdicts": [{"person": "ada", "yours": true, "counts": counts}],
-                "gate": {"rules": [{"passes": true, "text": "No."}, {"passes": false, "text": "Sign it."}]}})
+            json!({"verdicts": [{"person": "ada", "own": true, "counts": counts}],
+                "gate": {"rules": [{"passes": true, "text": "No."}, {"passes": false,
+                "text": "Sign it."}]}})
         };
         assert_eq!(approval_text(ReviewId(7), &review(true)), "Review 7: approved.");
         assert_eq!(

@@ -24,9 +24,11 @@ fn effect_changes(came: &Replanned, value: &Value) -> Vec<String> {
         false => format!("Submitted again: review {} was sent back to its authors.", came.before),
     }];
     lines.extend(reasons(came));
-    if !came.dropped.is_empty() {
-        lines
-            .push(plain(&format!("Verdicts that do not count here: {}.", came.dropped.join(", "))));
+    if !came.voided_verdicts.is_empty() {
+        lines.push(plain(&format!(
+            "Verdicts that do not count here: {}.",
+            came.voided_verdicts.join(", ")
+        )));
     }
     if came.same_effect {
         lines.push("The effect is unchanged.".to_owned());
@@ -82,7 +84,7 @@ pub(crate) fn review_text(value: &Value, output: OutputFormat) -> String {
     let mut text =
         format!("{} {}\n", output.heading(&format!("Review {}:", word("review"))), word("title"));
     let node =
-        value["node"].as_str().map(|node| format!(", node {}", plain(node))).unwrap_or_default();
+        value["fqdn"].as_str().map(|node| format!(", node {}", plain(node))).unwrap_or_default();
     let at = time_text(&value["at"]);
     text += &format!(
         "on {}{node}, by {}, {at}\nstate: {} (proposal {} version {}, planned on blueprint {})\n",
@@ -111,7 +113,8 @@ pub(crate) fn review_text(value: &Value, output: OutputFormat) -> String {
                     if replacement.same_effect { "the same effect" } else { "another effect" };
                 let mut lines = reasons(&replacement);
                 lines.push(format!(
-                    "Planned again as review {after}, with {effect_text}: gantry review show {after}"
+                    "Planned again as review {after}, with {effect_text}: gantry review show \
+                     {after}"
                 ));
                 part("The base changed", lines);
             }
@@ -149,11 +152,21 @@ pub(crate) fn review_text(value: &Value, output: OutputFormat) -> String {
     if !gate["can_approve"].as_array().is_none_or(Vec::is_empty) {
         lines.push(format!("can approve: {}", plain(&value_text(&gate["can_approve"]))));
     }
-    for (permission, what) in
+    let rules = gate["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
+    // The first line has the number of approvals, and the permissions below name one rule each.
+    let open_rules = rules.iter().filter(|rule| {
+        let text = rule["text"].as_str();
+        let is_shown = ["may_review", "may_commit"].iter().any(|permission| {
+            value[permission]["reason"].as_str().is_some_and(|reason| Some(reason) == text)
+        });
+        rule["passes"] != true && rule["rule"] != "approvals" && !is_shown
+    });
+    lines.extend(open_rules.map(|rule| format!("blocked: {}", plain(&value_text(&rule["text"])))));
+    for (permission, action) in
         [("may_review", "you can't give a verdict"), ("may_commit", "you can't commit it")]
     {
-        if let Some(why) = value[permission]["reason"].as_str() {
-            lines.push(format!("{what}: {}", plain(why)));
+        if let Some(reason) = value[permission]["reason"].as_str() {
+            lines.push(format!("{action}: {}", plain(reason)));
         }
     }
     part("Gate", lines);
@@ -174,14 +187,17 @@ pub(crate) fn review_text(value: &Value, output: OutputFormat) -> String {
             .map(|all| all.iter().map(verdict).collect())
             .unwrap_or_default(),
     );
+    if let Some(discussion) = value.get("discussion") {
+        text += &format!("\n{}\n{}", output.heading("Discussion"), discussion_text(discussion));
+    }
     text
 }
 
 /// A lint finding on one line.
 fn finding_line(value: &Value) -> String {
-    let [level, at, what, remedy] =
-        ["level", "at", "what", "remedy"].map(|word| value_text(&value[word]));
-    plain(&format!("{level}: {at}: {what}. {remedy}"))
+    let [level, at, message, remedy] =
+        ["level", "at", "problem", "remedy"].map(|word| value_text(&value[word]));
+    plain(&format!("{level}: {at}: {message}. {remedy}"))
 }
 
 /// The impact of a change, line by line.
@@ -203,18 +219,18 @@ pub(crate) fn impact_text(value: &Value) -> String {
     };
     let touched = |all: &Counted<Touched>| all.first.iter().map(Touched::to_string).collect();
     let restarts = view.restarts.first.iter().map(|restart| {
-        let because =
+        let reason_text =
             restart.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         let in_use = if restart.in_use == Some(true) { ", ACTIVE now" } else { "" };
-        format!("{}{in_use}{because}", restart.touched)
+        format!("{}{in_use}{reason_text}", restart.touched)
     });
     let lost = value["lost"]["first"].as_array().map(Vec::as_slice).unwrap_or_default();
     part("Runs for the first time", view.starts.count, touched(&view.starts));
     part("Runs again", view.restarts.count, restarts.collect());
     part("Uses the change with its next run", view.retained.count, touched(&view.retained));
     part("Removed", view.lost.count, lost.iter().map(item_line).collect());
-    part("Runs remove on the node before it is gone", view.undone.count, touched(&view.undone));
-    part("Nothing is run on the node", view.left.count, touched(&view.left));
+    part("Runs the action remove on the node first", view.undone.count, touched(&view.undone));
+    part("Nothing is run on the node", view.left_in_place.count, touched(&view.left_in_place));
     part("Loses data permanently", view.irreversible.count, touched(&view.irreversible));
     part("Secrets", view.secrets.len(), view.secrets.iter().map(ToString::to_string).collect());
     if let Some(interrupted) = view.interrupted.filter(|count| *count > 0) {
@@ -226,19 +242,24 @@ pub(crate) fn impact_text(value: &Value) -> String {
     if !view.downstream.is_empty() {
         text += "Dependents:\n";
         for behind in &view.downstream {
-            let example = behind
-                .noderoles
-                .first
-                .first()
-                .map(|first| format!(", such as {first}"))
-                .unwrap_or_default();
-            let effect = match behind.on_input {
-                OnInput::Rerun => "run again if their input changes",
-                OnInput::Report => "are reported if their input changes",
-                OnInput::Ignore => "do not run again",
+            let (one, several) = match behind.on_input {
+                OnInput::Rerun => {
+                    ("runs again if its input changes", "run again if their input changes")
+                }
+                OnInput::Report => {
+                    ("becomes stale if its input changes", "become stale if their input changes")
+                }
+                OnInput::Ignore => ("does not run again", "do not run again"),
             };
             let (count, place) = (behind.noderoles.count, &behind.deployment);
-            text += &format!("  {count} in {place} {effect}{example}\n");
+            let line = match (count, behind.noderoles.first.first()) {
+                (1, Some(only)) => format!("{only} in {place} {one}"),
+                (_, Some(first)) => {
+                    format!("{count} noderoles in {place} {several}, such as {first}")
+                }
+                (_, None) => format!("{} in {place} {several}", many(count, "noderole")),
+            };
+            text += &format!("  {line}\n");
         }
     }
     if !view.waves.is_empty() {
@@ -338,7 +359,7 @@ pub(crate) fn discussion_text(value: &Value) -> String {
         text += &format!(
             "Thread {} ({state}), about {}{removed_text}\n",
             thread.id,
-            plain(&thread.about)
+            plain(&thread.subject)
         );
         for comment in &thread.comments {
             text += &format!("  {}, {}:\n", plain(&comment.person), format_time(comment.at.0));
@@ -365,6 +386,7 @@ pub(crate) fn reviewed_noderole_text(response: &Value, output: OutputFormat) -> 
         ]);
     }
     let mut text = table.text(output);
+    text += &view.check.map(|check| format!("\nCheck: {check}\n")).unwrap_or_default();
     for script in view.scripts {
         let body =
             script.text.unwrap_or_else(|| format!("gantry role script --hash {}", script.hash));
@@ -385,7 +407,10 @@ mod tests {
 
     fn secret_use() -> Value {
         json!({"change": "replaced", "secret": {"$secret": "db/password", "version": 2},
-            "was": {"$secret": "db/password", "version": 1}, "kind": "data", "deployment": "web", "role": "app",
+            "was": {
+                "$secret": "db/password",
+                "version": 1
+            }, "kind": "data", "deployment": "web", "role": "app",
             "nodes": {"count": 1, "first": ["n1.example.com"]}})
     }
 
@@ -403,14 +428,22 @@ mod tests {
         let view = Impact { nodes: 3, interrupted: Some(1), ..Impact::default() };
         let mut value = serde_json::to_value(view).unwrap();
         assert_eq!(impact_text(&value), "Affects 3 nodes.\nACTIVE steps that are interrupted: 1\n");
-        let touched = json!({"deployment": "web", "fqdn": "n1.example.com", "noderole": "app", "id": uuid::Uuid::nil()});
+        let touched = json!(
+            {
+                "deployment": "web", "fqdn": "n1.example.com", "noderole": "app",
+                "id": uuid::Uuid::nil()
+            }
+        );
         value["starts"] = json!({"count": 3, "first": [touched]});
         let text = impact_text(&value);
         assert!(text.contains("Runs for the first time: 3\n  app on n1\n  and 2 more\n"), "{text}");
         value["secrets"] = json!([secret_use()]);
         let text = impact_text(&value);
         assert!(
-            text.contains("Secrets: 1\n  uses secret db/password version 2 (was version 1) in app of web on n1\n"),
+            text.contains(
+                "Secrets: 1\n  uses secret db/password version 2 (was version 1) in app \
+                of web on n1\n"
+            ),
             "{text}"
         );
     }
@@ -419,7 +452,7 @@ mod tests {
     fn wave_count_matches_listed_waves() {
         let wave = |number: u32| json!({"number": number, "runs": 1, "immediate": 0, "groups": []});
         let mut value = serde_json::to_value(Impact::default()).unwrap();
-        assert!(!impact_text(&value).contains("wave"), "nothing runs");
+        assert!(!impact_text(&value).contains("wave"), "an impact without runs has no waves");
         value["waves"] = json!([wave(0), wave(1), wave(2)]);
         value["more_waves"] = json!(3);
         let text = impact_text(&value);
@@ -447,9 +480,15 @@ mod tests {
 
     #[test]
     fn review_text_has_missing_permissions_with_reasons() {
-        let value = json!({"review": 7, "title": "A proxy", "deployment": "web", "authors": ["ada"], "state": "waiting", "proposal": 3,
-            "version": 1, "parent": 2, "summary": ["binds proxy to n1"], "gate": {"approvals": 0, "needed": 1, "can_approve": ["bo"]},
-            "may_review": {"allowed": false, "reason": "you wrote part of this change"}, "may_commit": {"allowed": true}, "verdicts": [], "risks": []});
+        let value = json!({"review": 7, "title": "A proxy", "deployment": "web", "authors": ["ada"],
+            "state": "waiting", "proposal": 3,
+            "version": 1, "parent": 2, "summary": ["binds proxy to n1"], "gate": {
+                "approvals": 0,
+                "needed": 1,
+                "can_approve": ["bo"]
+            },
+            "may_review": {"allowed": false, "reason": "you wrote part of this change"},
+            "may_commit": {"allowed": true}, "verdicts": [], "risks": []});
         let text = review_text(&value, OutputFormat::default());
         for line in [
             "A proxy",
@@ -463,9 +502,55 @@ mod tests {
         assert!(!text.contains("you can't commit"), "{text}");
     }
 
+    #[test]
+    fn review_text_has_broken_rules_and_discussion() {
+        let rules = json!([{"rule": "approvals", "passes": false, "text": "0 of 1 approval"},
+            {"rule": "threads", "passes": false, "text": "One thread is open, started by bo"},
+            {"rule": "lint", "passes": true, "text": "Lint found no errors"}]);
+        let value = json!({"gate": {"approvals": 0, "needed": 1, "rules": rules},
+            "discussion": {"review": 7, "open": 1, "may_write": {"allowed": true},
+            "threads": [{"id": 5, "review": 7,
+                "anchor": "", "subject": "the whole change", "current": true, "resolved": null,
+                "may_resolve": {"allowed": true}, "comments": []}]}});
+        let text = review_text(&value, OutputFormat::default());
+        let gate = "Gate\n  0 of 1 approval\n  blocked: One thread is open, started by bo\n";
+        assert!(text.contains(gate), "{text}");
+        assert!(
+            text.ends_with("\nDiscussion\nThread 5 (open), about the whole change\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn dependents_are_named_in_sentences() {
+        let touched = json!(
+            {
+                "deployment": "web", "fqdn": "n3.example.com", "noderole": "reporter",
+                "id": uuid::Uuid::nil()
+            }
+        );
+        let text = |count: u64| {
+            let mut value = serde_json::to_value(Impact::default()).unwrap();
+            value["downstream"] = json!([{"deployment": "web", "on_input": "report",
+                "count": count, "first": [touched]}]);
+            impact_text(&value)
+        };
+        let one = text(1);
+        assert!(
+            one.contains("  reporter on n3 in web becomes stale if its input changes\n"),
+            "{one}"
+        );
+        let two = text(2);
+        let line =
+            "  2 noderoles in web become stale if their input changes, such as reporter on n3\n";
+        assert!(two.contains(line), "{two}");
+    }
+
     fn moved(after: Option<i64>) -> Value {
-        json!({"before": 5, "after": after, "blueprint": 4, "moved": ["web (blueprint 4)"], "dropped": ["bo (approved)"],
-            "same_effect": false, "effect_changes": {"before": Difference::default(), "after": Difference::default()}})
+        json!({"before": 5, "after": after, "blueprint": 4, "moved": ["web (blueprint 4)"],
+            "voided_verdicts": ["bo (approved)"],
+            "same_effect": false, "effect_changes": {"before": Difference::default(),
+            "after": Difference::default()}})
     }
 
     #[test]
@@ -476,7 +561,8 @@ mod tests {
             &json!({"state": "sent_back", "replaced_by": replan}),
             OutputFormat::default(),
         );
-        let lines = "\nSent back to its authors\n  Changed since: web (blueprint 4).\n  web: It changed since.\n";
+        let lines = "\nSent back to its authors\n  Changed since: web (blueprint 4).\n  web: It \
+            changed since.\n";
         assert!(text.contains("state: sent back (") && text.contains(lines), "{text}");
         let text = proposal_text(&json!({"sent_back": replan}), OutputFormat::default());
         let lines = "sent back from review 5: its base changed\n  Changed since: web (blueprint \
@@ -513,14 +599,13 @@ mod tests {
 
     #[test]
     fn findings_are_one_line_each() {
-        let found = json!({"check": "reserved", "level": "warning", "at": "app on n1", "what": "it has no data",
+        let found = json!({"check": "reserved", "level": "warning", "at": "app on n1",
+            "problem": "it has no data",
             "remedy": "Set some."});
         let text = review_text(&json!({"checks": [found]}), OutputFormat::default());
         assert!(text.contains("Lint\n  warning: app on n1: it has no data. Set some.\n"), "{text}");
         let text = proposal_text(
-            &json!({"refused": [{"edit": 2, "code": "already_bound", "reason": "Role app is \
-                                                                                already bound to \
-                                                                                node n1"}]}),
+            &json!({"refused": [{"edit": 2, "code": "already_bound", "reason": "Role app is already bound to node n1"}]}),
             OutputFormat::default(),
         );
         assert!(

@@ -1,5 +1,6 @@
 //! The values of a run or a noderole, with their sources.
 
+use api::call::Call;
 use clap::Args;
 use serde_json::Value;
 
@@ -18,14 +19,15 @@ pub(crate) struct ValueArgs {
 }
 
 /// Reads all values, page by page.
-pub(crate) fn data(client: &Client, path: &str, options: &ValueArgs, own: bool) -> Outcome {
+pub(crate) fn data(client: &Client, call: &Call, options: &ValueArgs, own: bool) -> Outcome {
     let Client { server, output } = client;
     let mut query = Query::default().with("filter", &options.filter).with("own", own);
-    let mut document = server.get(&query.on(path))?;
+    let path = call.url();
+    let mut document = server.get(&query.on(&path))?;
     while let Some(page) = document.get_mut("page").and_then(Value::as_object_mut) {
         let Some(next) = page.get("next").and_then(Value::as_str) else { break };
         query = query.with("after", next);
-        let mut more = taken(&mut server.get(&query.on(path))?, "page");
+        let mut more = taken(&mut server.get(&query.on(&path))?, "page");
         if let (Some(Value::Array(all)), Value::Array(values)) =
             (page.get_mut("values"), taken(&mut more, "values"))
         {

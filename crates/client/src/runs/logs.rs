@@ -11,7 +11,7 @@ use clap::builder::NonEmptyStringValueParser;
 use engine::ids::RunId;
 use serde_json::json;
 
-use crate::address::{Query, part};
+use crate::address::Query;
 use crate::client::Client;
 use crate::events::EventStream;
 use crate::exit::{Failure, Outcome};
@@ -45,11 +45,11 @@ pub(crate) struct Logs {
 /// Prints the lines of a log that contain a text, page by page.
 fn find(client: &Client, run: RunId, text: &str, ignore_case: bool) -> Outcome {
     let Client { server, output } = client;
-    let mut query = Query::default().with("q", text).with("ignore_case", ignore_case);
+    let path = api::calls::search_log(run, text).url();
+    let mut query = Query::default().with("ignore_case", ignore_case);
     let mut found = 0;
     loop {
-        let page: LogSearchResult =
-            server.read(&query.on(&format!("/runs/{}/log/search", part(&run.to_string()))))?;
+        let page: LogSearchResult = server.read(&query.on(&path))?;
         for hit in &page.hits {
             found += 1;
             match output.is_document() {
@@ -65,7 +65,7 @@ fn find(client: &Client, run: RunId, text: &str, ignore_case: bool) -> Outcome {
     if found > 0 {
         return Ok(());
     }
-    let is_ended = run_view(&server.get(&format!("/runs/{run}"))?)?.run.ended.is_some();
+    let is_ended = run_view(&server.show(&api::calls::show_run(run))?)?.run.ended.is_some();
     let so_far = if is_ended { "" } else { " so far" };
     Err(Failure::Nothing(format!("No line of run {run} contains {text:?}{so_far}.")))
 }
@@ -83,27 +83,26 @@ pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
     let (mut offset, mut reached, mut away) = (logs.since_byte, false, None::<Instant>);
     loop {
         let query = Query::default().with("offset", Some(offset));
-        let log: LogPart =
-            match server.read(&query.on(&format!("/runs/{}/log", part(&logs.run.to_string())))) {
-                Ok(log) => log,
-                Err(why) if why.passes() && news.is_some() && reached => {
-                    let since = *away.get_or_insert_with(|| {
-                        note(
-                            "The connection is lost. The log continues at the same byte when the \
+        let log: LogPart = match server.read(&query.on(&api::calls::run_log(logs.run).url())) {
+            Ok(log) => log,
+            Err(error) if error.passes() && news.is_some() && reached => {
+                let since = *away.get_or_insert_with(|| {
+                    note(
+                        "The connection is lost. The log continues at the same byte when the \
                         server answers again.",
-                        );
-                        Instant::now()
-                    });
-                    if since.elapsed() > MAX_DISCONNECTED {
-                        return Err(Failure::Unreachable(format!(
-                            "{why}\nTo continue at the same byte, use --since-byte {offset}"
-                        )));
-                    }
-                    std::thread::sleep(Duration::from_secs(2));
-                    continue;
+                    );
+                    Instant::now()
+                });
+                if since.elapsed() > MAX_DISCONNECTED {
+                    return Err(Failure::Unreachable(format!(
+                        "{error}\nTo continue at the same byte, use --since-byte {offset}"
+                    )));
                 }
-                Err(failure) => return Err(failure),
-            };
+                std::thread::sleep(Duration::from_secs(2));
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
         (reached, away) = (true, None);
         for piece in &log.pieces {
             match (output.is_document(), logs.raw) {
@@ -118,7 +117,7 @@ pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
         offset = log.next;
         match &mut news {
             _ if log.complete => {
-                return ended(&run_view(&server.get(&format!("/runs/{}", logs.run))?)?);
+                return ended(&run_view(&server.show(&api::calls::show_run(logs.run))?)?);
             }
             _ if has_grown => {}
             None => return Ok(()),

@@ -30,7 +30,18 @@ pub(crate) enum Run {
     /// List runs, newest first
     List {
         /// State of the run
-        #[arg(long, value_parser = ["queued", "running", "succeeded", "failed", "lost", "canceled", "unstarted"])]
+        #[arg(
+            long,
+            value_parser = [
+                "queued",
+                "running",
+                "succeeded",
+                "failed",
+                "lost",
+                "canceled",
+                "unstarted"
+            ]
+        )]
         state: Option<String>,
         /// Name of the deployment that the noderole is bound in
         #[arg(long, value_name = "NAME")]
@@ -47,7 +58,7 @@ pub(crate) enum Run {
         #[command(flatten)]
         between: Between,
         #[command(flatten)]
-        much: ListOptions,
+        list_options: ListOptions,
     },
     /// Show a run
     Show {
@@ -73,7 +84,7 @@ pub(crate) enum Run {
 pub(crate) fn run(client: &Client, command: &Run) -> Outcome {
     let Client { server, output } = client;
     match command {
-        Run::List { state, deployment, node, role, worker, between, much } => {
+        Run::List { state, deployment, node, role, worker, between, list_options } => {
             let node = node
                 .as_deref()
                 .map(|node| names::node(server, node))
@@ -85,12 +96,12 @@ pub(crate) fn run(client: &Client, command: &Run) -> Outcome {
                 .with("node", &node)
                 .with("role", role)
                 .with("worker", worker);
-            client.list(&run_list(), &between.add_to(query), much)
+            client.list(&run_list(), &between.add_to(query), list_options)
         }
         Run::Show { id, again } => {
-            client.show(*again, || server.get(&format!("/runs/{id}")), run_text)
+            client.show(*again, || server.show(&api::calls::show_run(*id)), run_text)
         }
-        Run::Data { id, values } => data(client, &format!("/runs/{id}/data"), values, false),
+        Run::Data { id, values } => data(client, &api::calls::run_data(*id, ""), values, false),
         Run::Cancel { id } => {
             let response = server.call(&api::calls::cancel_run(*id))?;
             output.either(&response, &format!("Run {id} will be canceled."))
@@ -189,9 +200,9 @@ pub(crate) fn ended(view: &RunView) -> Outcome {
     if view.run.state == RunState::Succeeded {
         return Ok(());
     }
-    let why =
+    let reason =
         view.run.error.as_deref().map(|error| format!(": {}", plain(error))).unwrap_or_default();
-    Err(Failure::Negative(format!("Run {} {}{why}", view.run.id, state_phrase(view.run.state))))
+    Err(Failure::Negative(format!("Run {} {}{reason}", view.run.id, state_phrase(view.run.state))))
 }
 
 /// The role, with the action unless that is `run`.
@@ -208,7 +219,7 @@ fn role_of(run: &Value) -> String {
 
 pub(crate) fn run_list() -> List {
     List {
-        path: "/runs".into(),
+        path: api::calls::List::Runs.path(""),
         items: "runs",
         cursor: "before",
         columns: &[
@@ -233,15 +244,23 @@ mod tests {
     use super::*;
 
     fn summary(id: i64, state: &str) -> Value {
-        json!({"id": id, "noderole": uuid::Uuid::nil(), "role": "app", "fqdn": "n1.demo", "deployment": "web", "state": state, "cause": null,
-            "blueprint": 3, "worker": "w1", "queued": "2026-09-21T14:13:20Z", "started": null, "ended": null, "error": "it\nbroke"})
+        json!({"id": id, "noderole": uuid::Uuid::nil(), "role": "app", "node": uuid::Uuid::nil(),
+            "fqdn": "n1.demo",
+            "deployment": "web", "deployment_id": uuid::Uuid::nil(), "state": state, "cause": null,
+            "blueprint": 3, "worker": "w1", "queued": "2026-09-21T14:13:20Z", "started": null,
+            "ended": null, "error": "it\nbroke"})
     }
 
     #[test]
     fn run_page_has_aligned_lines() {
-        let view = json!({"run": summary(7, "failed"), "input": {"secret": "x"}, "provenance": [], "values": 0, "result": {"a": 1},
-            "result_expired": false, "output": null, "attempts": [summary(7, "failed"), summary(6, "lost")], "review": null,
-            "may_cancel": {"allowed": false, "reason": "it has ended"}, "log_bytes": 12, "cursor": 1});
+        let view = json!({"run": summary(7, "failed"), "input": {"secret": "x"}, "provenance": [],
+            "values": 0, "result": {"a": 1},
+            "result_expired": false, "output": null, "attempts": [
+                summary(7, "failed"),
+                summary(6, "lost")
+            ], "review": null,
+            "may_cancel": {"allowed": false, "reason": "it has ended"}, "log_bytes": 12,
+            "cursor": 1});
         let text = run_text(&view, OutputFormat::default());
         for line in [
             "Run 7: app on n1.demo, failed\n",
@@ -258,7 +277,7 @@ mod tests {
         assert_eq!(
             run_text(&json!({"of": "another"}), OutputFormat::default()),
             "of: another\n",
-            "printed as an outline"
+            "an unknown answer is printed as an outline"
         );
     }
 
@@ -269,7 +288,8 @@ mod tests {
         assert_eq!(role_of(&run), "app (remove)");
         let view = json!({"run": run, "input": {}, "provenance": [], "values": 0, "result": {},
             "result_expired": false, "output": null, "attempts": [], "review": null,
-            "may_cancel": {"allowed": false, "reason": "it has ended"}, "log_bytes": 0, "cursor": 1});
+            "may_cancel": {"allowed": false, "reason": "it has ended"}, "log_bytes": 0,
+            "cursor": 1});
         let text = run_text(&view, OutputFormat::default());
         assert!(text.starts_with("Run 7: app (remove) on n1.demo, succeeded\n"), "{text}");
     }

@@ -47,9 +47,10 @@ pub(crate) fn pending(client: &Client, args: &Pending) -> Outcome {
         .with("sort", &args.sort);
     // With one reason, the pages form one list.
     let fetch = || {
-        let mut whole = server.get(&query.on("/pending"))?;
+        let path = api::calls::List::Pending.path("");
+        let mut whole = server.get(&query.on(&path))?;
         while let (Some(reason), Value::String(next)) = (&args.reason, taken(&mut whole, "next")) {
-            let mut more = server.get(&query.clone().with("after", next).on("/pending"))?;
+            let mut more = server.get(&query.clone().with("after", next).on(&path))?;
             if let (Some(steps_so_far), Some(steps)) =
                 (steps_of(&mut whole, reason), steps_of(&mut more, reason))
             {
@@ -128,9 +129,18 @@ mod tests {
 
     #[test]
     fn reason_filter_hides_other_reasons() {
-        let step = json!({"noderole": uuid::Uuid::nil(), "role": "app", "node": uuid::Uuid::nil(), "fqdn": "n1.demo",
-            "deployment": "web", "state": "error", "since": "2026-09-21T14:13:20Z", "reasons": ["It failed."], "resolved_by": []});
-        let group = |reason: &str, heading: &str, steps: Value| json!({"reason": reason, "heading": heading, "resolution": "a person", "count": 1, "more": false, "steps": steps});
+        let step = json!({"noderole": uuid::Uuid::nil(), "role": "app", "node": uuid::Uuid::nil(),
+            "fqdn": "n1.demo",
+            "deployment": "web", "deployment_id": uuid::Uuid::nil(), "state": "error",
+            "since": "2026-09-21T14:13:20Z", "reasons": ["It failed."], "resolved_by": []});
+        let group = |reason: &str, heading: &str, steps: Value| {
+            json!(
+                {
+                    "reason": reason, "heading": heading, "resolution": "a person", "count": 1,
+                    "more": false, "steps": steps
+                }
+            )
+        };
         let page = |steps: Value| -> PendingPage {
             let groups = [group("failed", "Failed", steps), group("on_hold", "On hold", json!([]))];
             serde_json::from_value(json!({"groups": groups})).unwrap()
@@ -153,7 +163,9 @@ mod tests {
 
     #[test]
     fn steps_of_requested_reason_are_found() {
-        let mut page = json!({"groups": [{"reason": "on_hold", "steps": []}, {"reason": "failed", "steps": [1, 2]}]});
+        let mut page = json!(
+            {"groups": [{"reason": "on_hold", "steps": []}, {"reason": "failed", "steps": [1, 2]}]}
+        );
         assert_eq!(steps_of(&mut page, "failed").map(|steps| steps.len()), Some(2));
         assert_eq!(steps_of(&mut page, "on_hold").map(|steps| steps.len()), Some(0));
         assert!(steps_of(&mut page, "nothing").is_none());

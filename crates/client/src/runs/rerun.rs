@@ -1,11 +1,11 @@
 //! `rerun` proposes to run applied steps again. `retry` retries failed steps, without a review.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use api::deployments::{NoderoleView, StepPage, StepSummary};
 use clap::{ArgGroup, Args};
 use engine::counting::many;
-use engine::ids::{DeploymentName, RoleName};
+use engine::ids::{BlueprintNumber, DeploymentName, RoleName};
 use engine::plan::edit;
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ pub(crate) struct Rerun {
     #[arg(long)]
     stale: bool,
     #[command(flatten)]
-    because: ReasonArgs,
+    reason: ReasonArgs,
     #[command(flatten)]
     propose: ProposeArgs,
 }
@@ -52,8 +52,8 @@ pub(crate) fn rerun(client: &Client, rerun: &Rerun) -> Outcome {
         Some(deployment) if rerun.nodes.is_empty() && !rerun.stale => {
             vec![slice(server, deployment, rerun)?]
         }
-        _ if !rerun.noderoles.is_empty() => by_deployment(server, named(server, rerun)?)?,
-        _ => by_deployment(server, selected(server, rerun)?)?,
+        _ if !rerun.noderoles.is_empty() => apply::by_deployment(server, named(server, rerun)?)?,
+        _ => apply::by_deployment(server, selected(server, rerun)?)?,
     };
     if planned.is_empty() {
         let stale = if rerun.stale { "stale steps" } else { "steps" };
@@ -76,10 +76,10 @@ fn slice(server: &Server, deployment: &str, rerun: &Rerun) -> Outcome<PlannedCha
         return Err(Failure::Nothing(format!("Deployment {deployment:?} has no noderoles.")));
     }
     let names: Vec<&str> = roles.iter().map(RoleName::as_str).collect();
-    let says = format!("* run {} again, with dependents", names.join(", "));
-    let reason = rerun.because.reason.clone();
+    let summary = format!("* run {} again, with dependents", names.join(", "));
+    let reason = rerun.reason.reason.clone();
     let edit = edit::RerunSlice { deployment: current.board.id, roles, reason }.into();
-    Ok(PlannedChange { current, steps: vec![Step { edit, says }] })
+    Ok(PlannedChange { current, steps: vec![Step { edit, summary }] })
 }
 
 /// The named noderoles, with their deployments.
@@ -87,11 +87,11 @@ fn named(server: &Server, rerun: &Rerun) -> Outcome<Vec<(DeploymentName, Step)>>
     let one = |text: &String| {
         let (node, noderole) = names::noderole_on_node(server, text)?;
         let id = noderole.id(node);
-        let view: NoderoleView = server.read(&format!("/noderoles/{id}"))?;
-        let says = format!("* run {text} again");
-        let reason = rerun.because.reason.clone();
+        let view: NoderoleView = server.read(&api::calls::show_noderole(id).url())?;
+        let summary = format!("* run {text} again");
+        let reason = rerun.reason.reason.clone();
         let edit = edit::Rerun { node, noderole, reason }.into();
-        Ok((view.deployment, Step { edit, says }))
+        Ok((view.deployment, Step { edit, summary }))
     };
     rerun.noderoles.iter().map(one).collect()
 }
@@ -114,34 +114,19 @@ fn selected(server: &Server, rerun: &Rerun) -> Outcome<Vec<(DeploymentName, Step
         step.action.is_run() && is_role
     };
     let one = |step: StepSummary| {
-        let says = format!("* run {} on {} again", step.noderole, step.fqdn);
-        let reason = rerun.because.reason.clone();
+        let summary = format!("* run {} on {} again", step.noderole, step.fqdn);
+        let reason = rerun.reason.reason.clone();
         let edit = edit::Rerun { node: step.node, noderole: step.noderole, reason }.into();
-        (step.deployment, Step { edit, says })
+        (step.deployment, Step { edit, summary })
     };
     Ok(found.into_iter().filter(is_selected).map(one).collect())
-}
-
-/// One proposal for each deployment.
-fn by_deployment(
-    server: &Server,
-    steps: Vec<(DeploymentName, Step)>,
-) -> Outcome<Vec<PlannedChange>> {
-    let mut all: BTreeMap<DeploymentName, Vec<Step>> = BTreeMap::new();
-    for (deployment, step) in steps {
-        all.entry(deployment).or_default().push(step);
-    }
-    let planned = |(deployment, steps): (DeploymentName, Vec<Step>)| {
-        Ok(PlannedChange { current: apply::current(server, deployment.as_str())?, steps })
-    };
-    all.into_iter().map(planned).collect()
 }
 
 /// All steps of a query, page by page.
 fn steps(server: &Server, mut query: Query) -> Outcome<Vec<StepSummary>> {
     let mut all = Vec::new();
     loop {
-        let page: StepPage = server.read(&query.on("/steps"))?;
+        let page: StepPage = server.read(&query.on(api::calls::STEPS_PATH))?;
         all.extend(page.steps);
         match page.next {
             Some(next) => query = query.with("after", next.to_string()),
@@ -170,7 +155,20 @@ pub(crate) struct Retry {
     #[arg(long)]
     all: bool,
     #[command(flatten)]
-    because: ReasonArgs,
+    reason: ReasonArgs,
+}
+
+/// Checks that the role and the blueprint exist. The list of steps is just empty if they do not.
+fn check_known(server: &Server, retry: &Retry) -> Outcome {
+    if let Some(role) = &retry.role {
+        let role = RoleName::parse(role)
+            .map_err(|error| Failure::Nothing(format!("Role {role:?} does not exist: {error}.")))?;
+        server.show(&api::calls::show_role(&role, ""))?;
+    }
+    if let Some(number) = retry.blueprint {
+        server.show(&api::calls::show_blueprint(BlueprintNumber(number)))?;
+    }
+    Ok(())
 }
 
 pub(crate) fn retry(client: &Client, retry: &Retry) -> Outcome {
@@ -187,11 +185,12 @@ pub(crate) fn retry(client: &Client, retry: &Retry) -> Outcome {
         .with("role", &retry.role);
     let failed = steps(server, query)?;
     if failed.is_empty() {
+        check_known(server, retry)?;
         return Err(Failure::Nothing("No failed steps match.".into()));
     }
     let (mut results, mut refused) = (Vec::new(), 0);
     for step in &failed {
-        let error = match server.call(&api::calls::retry(step.id, &retry.because.reason)) {
+        let error = match server.call(&api::calls::retry(step.id, &retry.reason.reason)) {
             Ok(_) => None,
             // Another person may have retried it, or the permission is missing in one deployment.
             Err(failure @ Failure::Refused(_)) => Some(failure.to_string()),
@@ -201,7 +200,14 @@ pub(crate) fn retry(client: &Client, retry: &Retry) -> Outcome {
         results.push((step, error));
     }
     if output.is_document() {
-        let result = |(step, error): &(&StepSummary, Option<String>)| json!({"noderole": step.noderole, "fqdn": step.fqdn, "retried": error.is_none(), "error": error});
+        let result = |(step, error): &(&StepSummary, Option<String>)| {
+            json!(
+                {
+                    "noderole": step.noderole, "fqdn": step.fqdn, "retried": error.is_none(),
+                    "error": error
+                }
+            )
+        };
         output.document(&Value::Array(results.iter().map(result).collect()))?;
     } else {
         output.line(&format!("Retried {}:", many(failed.len() - refused, "step")))?;

@@ -12,7 +12,7 @@ use std::fmt;
 use api::Problem;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use engine::audit::Broken;
+use engine::audit::ChainDefect;
 use engine::audit::checkpoint::{Checkpoint, Link};
 use ring::rand::SystemRandom;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
@@ -156,8 +156,12 @@ impl Control {
             if found != Some(link.hash) {
                 let ends = end.map_or(0, |(seq, _)| seq.unsigned_abs());
                 let broken = match found {
-                    Some(found) => Broken::Recomputed { seq: link.seq, expected: link.hash, found },
-                    None => Broken::MissingTail { from: (ends + 1).min(link.seq), to: link.seq },
+                    Some(found) => {
+                        ChainDefect::Recomputed { seq: link.seq, expected: link.hash, found }
+                    }
+                    None => {
+                        ChainDefect::MissingTail { from: (ends + 1).min(link.seq), to: link.seq }
+                    }
                 };
                 return Err(Problem::conflict(
                     "audit_changed",

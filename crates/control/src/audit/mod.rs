@@ -95,7 +95,7 @@ impl Control {
         query: ChainQuery,
     ) -> Result<ChainView, Problem> {
         may_read(actor)?;
-        let after = place(query.after)?;
+        let after = checked_sequence(query.after)?;
         let mut connection = self.connection().await?;
         let end = store::audit::last_seal(&mut connection).await.map_err(from_store)?;
         let mut chain = self.chain_from(&mut connection, after).await?;
@@ -143,7 +143,7 @@ impl Control {
     /// has checked the permission.
     pub async fn audit_links(&self, chain: Chain) -> Result<(Vec<SealedEntry>, Chain), Problem> {
         let mut connection = self.connection().await?;
-        let after = place(chain.last)?;
+        let after = checked_sequence(chain.last)?;
         let links = store::audit::sealed(&mut connection, after, LINKS_PER_QUERY)
             .await
             .map_err(from_store)?;
@@ -155,7 +155,7 @@ impl Control {
     /// Reads the next rows and documents of an export, and the stage that follows.
     /// [`Self::audit_export`] has checked the permission.
     pub async fn audit_rows(&self, end: u64, stage: Stage) -> Result<(Vec<Line>, Stage), Problem> {
-        let end = place(end)?;
+        let end = checked_sequence(end)?;
         let mut connection = self.connection().await?;
         store::audit::export_part(&mut connection, end, stage).await.map_err(from_store)
     }
@@ -169,14 +169,14 @@ impl Control {
     ) -> Result<(Chain, Header), Problem> {
         may_read(actor)?;
         let mut connection = self.connection().await?;
-        let chain = self.chain_from(&mut connection, place(query.after)?).await?;
+        let chain = self.chain_from(&mut connection, checked_sequence(query.after)?).await?;
         let end = store::audit::last_seal(&mut connection).await.map_err(from_store)?;
         let (end, hash) = end.map_or((0, chain.hash), |(seq, hash)| (seq.unsigned_abs(), hash));
         Ok((chain, Header { format: FORMAT, after: query.after, end, hash }))
     }
 }
 
-fn place(seq: u64) -> Result<i64, Problem> {
+fn checked_sequence(seq: u64) -> Result<i64, Problem> {
     i64::try_from(seq)
         .map_err(|_| Problem::invalid("after: must be the number of an entry in the audit chain."))
 }

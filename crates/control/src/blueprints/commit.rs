@@ -10,13 +10,13 @@ use api::live::{Live, Topic};
 use api::problem::Finding;
 use engine::blueprint::DocumentChange;
 use engine::gate::contacts::ignored_objectors;
-use engine::gate::{NameNotConfirmed, Rule, RuleResult, check_name, evaluate};
+use engine::gate::{Facts, NameNotConfirmed, Rule, RuleResult, check_name, evaluate};
 use engine::ids::{BlueprintNumber, ReviewId};
 use engine::plan::base::written;
 use serde_json::json;
 use store::blueprints::NewBlueprint;
 
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::people::{Actor, Permission};
 use crate::problems::{from_store, no_review};
 use crate::proposals::change::{Planned, counting, plan};
@@ -32,7 +32,7 @@ const MAX_ATTEMPTS: usize = 8;
 /// A review to commit, with the name that the person typed. A change that destroys or removes
 /// something requires the name of the proposal's deployment or node.
 #[derive(Debug, Clone)]
-pub struct ToCommit {
+pub struct CommitInput {
     pub review: ReviewId,
     /// The name, as typed.
     pub typed: Option<String>,
@@ -41,7 +41,7 @@ pub struct ToCommit {
     pub cancel: bool,
 }
 
-impl From<ReviewId> for ToCommit {
+impl From<ReviewId> for CommitInput {
     fn from(review: ReviewId) -> Self {
         Self { review, typed: None, cancel: false }
     }
@@ -52,7 +52,7 @@ impl Control {
     pub async fn commit(
         &self,
         actor: &Actor,
-        input: impl Into<ToCommit>,
+        input: impl Into<CommitInput>,
     ) -> Result<BlueprintNumber, Problem> {
         let input = input.into();
         let id = input.review;
@@ -70,7 +70,7 @@ impl Control {
     async fn commit_with_retries(
         &self,
         actor: &Actor,
-        input: &ToCommit,
+        input: &CommitInput,
     ) -> Result<BlueprintNumber, Problem> {
         actor.require_any_somewhere(&[Permission::Operator, Permission::Reviewer])?;
         for _ in 0..MAX_ATTEMPTS {
@@ -88,10 +88,10 @@ impl Control {
     async fn try_commit(
         &self,
         actor: &Actor,
-        input: &ToCommit,
+        input: &CommitInput,
     ) -> Result<Option<BlueprintNumber>, Problem> {
         let id = input.review;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let planned = self.plan_review_edits(actor, &present, id).await?;
         let mut transaction = self.begin().await?;
         let head =
@@ -108,19 +108,22 @@ impl Control {
             .map_err(from_store)?;
         let actor = &actor.still(&mut transaction).await?;
         let places = places(&mut transaction, actor, id).await?;
-        actor.require_any_in_all(&[Permission::Operator, Permission::Reviewer], &places)?;
+        actor.require_any_in_all(&[Permission::Operator, Permission::Reviewer], &places, |id| {
+            present.name_of(id)
+        })?;
         // Deployment rows can only change together with the head, which is locked now.
         let mut case = self.case(&mut transaction, &present, id, true).await?;
         let context = self.plan_context(&mut transaction, &present).await?;
         settle(&mut case, planned.as_ref(), &context);
         let gate = evaluate(&case.facts);
-        if let Err(reason) = may_commit(actor, &places, &case, &gate) {
+        if let Err(reason) = may_commit(actor, &present, &places, &case, &gate) {
             // After its commit a review always breaks rules, because its base has changed. Do not
             // report them.
             let broken = || gate.broken().filter(|_| case.row.target.is_none());
-            let code = broken().next().map_or("committed", |rule| rule_code(rule.rule));
+            let code =
+                broken().next().map_or("committed", |rule| rule_code(rule.rule, &case.facts));
             let mut problem = Problem::conflict(code, reason);
-            problem.errors = broken().map(finding).collect();
+            problem.errors = broken().map(|rule| finding(rule, &case.facts)).collect();
             return Err(problem);
         }
         let name = confirmation_name(&present, &case)?;
@@ -250,7 +253,7 @@ impl Control {
     async fn plan_review_edits(
         &self,
         actor: &Actor,
-        present: &Present,
+        present: &CurrentState,
         id: ReviewId,
     ) -> Result<Option<Planned>, Problem> {
         let mut connection = self.connection().await?;
@@ -277,13 +280,14 @@ fn name_not_confirmed(error: &NameNotConfirmed) -> Problem {
 
 /// One of the rules that a refused commit breaks. The problem's detail names only the first rule;
 /// the findings list all of them.
-fn finding(rule: &RuleResult) -> Finding {
-    Finding { at: rule_code(rule.rule).into(), detail: rule.text.clone() }
+fn finding(rule: &RuleResult, facts: &Facts) -> Finding {
+    Finding { at: rule_code(rule.rule, facts).into(), detail: rule.text.clone() }
 }
 
-fn rule_code(rule: Rule) -> &'static str {
+fn rule_code(rule: Rule, facts: &Facts) -> &'static str {
     match rule {
         Rule::Newest => "not_newest",
+        Rule::Resolved if facts.is_stopped_by_hold() => "leaves_hold",
         Rule::Resolved => "edit_refused",
         Rule::Lint => "lint",
         Rule::Base => "base_moved",

@@ -16,7 +16,7 @@ use engine::cluster::{Blueprint, DeploymentDoc, DeploymentRoleDoc, NodeDoc, Root
 use engine::gate::Policy;
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, RoleName};
 use engine::plan::resolve::phantom_fqdn;
-use engine::plan::{Edit, edit, twice};
+use engine::plan::{Edit, duplicate_role, edit};
 use serde_json::json;
 use store::blueprints::NewBlueprint;
 use store::nodes::NewNode;
@@ -144,7 +144,7 @@ impl Control {
         title: &str,
         binds: &[(RoleName, Fqdn)],
     ) -> Result<(), Problem> {
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let deployment = present.named(deployment)?;
         let edits = binds.iter().map(|(role, fqdn)| {
             let node = present.skeleton.nodes.iter().find(|(_, node)| node.fqdn == *fqdn);
@@ -177,7 +177,7 @@ fn check_names(catalog: &Catalog, pins: &BTreeMap<BarclampName, Hash>) -> Result
     for pin in pins.values() {
         let barclamp = catalog.barclamp(*pin).map_err(invalid)?;
         if let Some((other, role)) =
-            twice(catalog, barclamp, &visible_barclamps([pins])).map_err(invalid)?
+            duplicate_role(catalog, barclamp, &visible_barclamps([pins])).map_err(invalid)?
         {
             return Err(Problem::invalid(format!(
                 "Barclamps {} and {other} both have a role {role}. Rename the role in one of them, \

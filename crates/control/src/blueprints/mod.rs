@@ -19,7 +19,7 @@ use api::catalog::HiddenCharacters;
 use api::listing::{Cursor, Key, Limit, PAGE_SIZE};
 use engine::Hash;
 use engine::blueprint::difference;
-use engine::blueprint::difference::Sides;
+use engine::blueprint::difference::{Mark, Sides};
 use engine::blueprint::impact::{self, impact};
 use engine::blueprint::text::Names;
 use engine::blueprint::{compare, project};
@@ -32,7 +32,7 @@ use store::blueprints::BlueprintRow;
 
 use crate::catalog::version_difference::{self, Side};
 use crate::compute::ComputeLimit;
-use crate::current::{Present, load};
+use crate::current::{CurrentState, load};
 use crate::{Control, cursor};
 
 use crate::people::{Actor, Permission};
@@ -51,7 +51,7 @@ impl Control {
             Some([Key::Number(number)]) => Some(BlueprintNumber(*number)),
             _ => None,
         };
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let mut connection = self.connection().await?;
         let deployment = match text::filter_text(&query.deployment)? {
             Some(name) => Some(PastDeployment::named(&mut connection, &present, name).await?),
@@ -89,7 +89,7 @@ impl Control {
         deployment: Option<&str>,
     ) -> Result<Comparison, Problem> {
         actor.require(Permission::Viewer)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let by = self.compute_for(actor);
         let (from, old) = side(self, &by, &present, from).await?;
         let (to, new) = side(self, &by, &present, to).await?;
@@ -125,12 +125,22 @@ impl Control {
         id: ReviewId,
     ) -> Result<Comparison, Problem> {
         let review = self.review(actor, id).await?;
+        let present = self.current_state().await?;
+        let moved =
+            review.difference.deployments.iter().filter(|deployment| {
+                deployment.mark == Mark::Changed && deployment.parent.is_some()
+            });
+        let notes: Vec<String> = moved
+            .map(|moved| (&moved.name, present.with_descendants(moved.id)))
+            .filter(|(_, below)| !below.is_empty())
+            .map(|(name, below)| format!("Deployment {name} moves{below}."))
+            .collect();
         let names = Names { deployments: review.deployments, noderoles: review.noderoles };
         Ok(Comparison {
             from: ComparedSide { blueprint: Some(review.parent), review: None, root: None },
             to: ComparedSide { blueprint: review.blueprint, review: Some(id), root: None },
             deployment: None,
-            note: None,
+            note: (!notes.is_empty()).then(|| notes.join(" ")),
             difference: review.difference,
             more: 0,
             next: None,
@@ -157,7 +167,7 @@ impl PastDeployment {
     /// Finds a deployment by name: an existing one first, then the one that was removed last.
     pub async fn named(
         on: &mut PgConnection,
-        present: &Present,
+        present: &CurrentState,
         name: &str,
     ) -> Result<Self, Problem> {
         let unknown = match present.named(name) {
@@ -184,10 +194,10 @@ pub(crate) fn deployment_at(
     name: &str,
     once: Option<PastDeployment>,
 ) -> Option<DeploymentId> {
-    let here = once.map(|once| once.id).filter(|id| blueprint.deployments.contains_key(id));
+    let same = once.map(|once| once.id).filter(|id| blueprint.deployments.contains_key(id));
     let called =
         || blueprint.deployments.iter().find(|(_, stored)| stored.doc.name.as_str() == name);
-    here.or_else(|| called().map(|(id, _)| *id))
+    same.or_else(|| called().map(|(id, _)| *id))
 }
 
 /// The deployments that one name means in the two blueprints of a comparison. A name is free after
@@ -205,7 +215,7 @@ enum NamedDeployments {
 impl NamedDeployments {
     async fn of(
         on: &mut PgConnection,
-        present: &Present,
+        present: &CurrentState,
         name: &str,
         (from, old): (&ComparedSide, &Blueprint),
         (to, new): (&ComparedSide, &Blueprint),
@@ -278,7 +288,7 @@ fn called(side: &ComparedSide) -> String {
 
 /// The difference between two blueprints, for all deployments or for one.
 fn compared(
-    present: &Present,
+    present: &CurrentState,
     (from, old): (ComparedSide, &Blueprint),
     (to, new): (ComparedSide, &Blueprint),
     only: Option<NamedDeployments>,
@@ -296,10 +306,10 @@ fn compared(
     if let Some(ids) = only.map(NamedDeployments::ids) {
         projection.steps.retain(|step| ids.contains(&step.deployment));
         projection.removals.retain(|step| ids.contains(&step.deployment));
-        let here =
+        let noderoles =
             difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.id);
-        let here: BTreeSet<NoderoleId> = here.collect();
-        projection.removed.retain(|id| here.contains(id));
+        let noderoles: BTreeSet<NoderoleId> = noderoles.collect();
+        projection.removed.retain(|id| noderoles.contains(id));
     }
     let effects = Effects::default();
     let planned = impact::Planned {
@@ -359,7 +369,7 @@ async fn policies(
 pub(crate) async fn side(
     control: &Control,
     by: &ComputeLimit,
-    present: &Present,
+    present: &CurrentState,
     point: Point,
 ) -> Result<(ComparedSide, Blueprint), Problem> {
     let mut connection = control.connection().await?;
@@ -422,6 +432,7 @@ pub(crate) fn to_blueprint_summary(row: BlueprintRow) -> Result<BlueprintSummary
         review: row.review.map(ReviewId),
         title,
         deployment: row.deployment.clone(),
+        deployment_id: row.deployment_id.map(DeploymentId),
         authors: row.authors.clone(),
         approved_by: row.approved_by.clone(),
     })

@@ -9,10 +9,9 @@ use engine::ids::BlueprintNumber;
 use sqlx::PgConnection;
 use store::runs::{PendingScope, UnappliedSteps};
 
-use super::rollout::no_blueprint;
 use super::to_blueprint_summary;
 use crate::people::{Actor, Permission};
-use crate::problems::from_store;
+use crate::problems::{from_store, no_blueprint};
 use crate::runs::pending::DEFAULT_LIMITS;
 use crate::runs::step_counts;
 use crate::{Control, done};
@@ -92,8 +91,8 @@ pub(crate) fn all(steps: &StateCounts) -> i64 {
 
 /// Whether a target has converged, is stuck or is under way. It is stuck if every obstacle needs a
 /// person. Blocked steps alone do not prove that: their parents may belong to another target and
-/// run. If not all ancestors were examined (`more`), one of them may run. While inputs are compared,
-/// and while a check does not pass, steps may run again. A stale step waits for a person.
+/// run. If not all ancestors were examined (`more`), one of them may run. While inputs are
+/// compared, and while a check does not pass, steps may run again. A stale step waits for a person.
 pub(crate) fn progress(
     steps: &StateCounts,
     applied: i64,
@@ -126,43 +125,56 @@ mod tests {
             stale: 0,
             unchecked: 0,
         };
-        let way = |steps, applied, moving, resting| {
+        let progress_of = |steps, applied, moving, resting| {
             progress(&steps, applied, false, UnappliedSteps { moving, resting, more: false })
         };
         assert_eq!(
-            way(steps(0, 0, 0, 0, 0), 0, 0, 0),
+            progress_of(steps(0, 0, 0, 0, 0), 0, 0, 0),
             Progress::Converged,
-            "it changed no steps, or later ones did"
+            "the blueprint changed no steps, or later blueprints replaced them"
         );
-        assert_eq!(way(steps(0, 0, 0, 3, 0), 3, 0, 0), Progress::Converged);
+        assert_eq!(progress_of(steps(0, 0, 0, 3, 0), 3, 0, 0), Progress::Converged);
         assert_eq!(
-            way(steps(2, 0, 0, 3, 0), 3, 1, 0),
+            progress_of(steps(2, 0, 0, 3, 0), 3, 1, 0),
             Progress::InProgress,
             "the running parent belongs to another blueprint"
         );
         assert_eq!(
-            way(steps(2, 0, 0, 3, 0), 3, 0, 0),
+            progress_of(steps(2, 0, 0, 3, 0), 3, 0, 0),
             Progress::InProgress,
             "the parents are done"
         );
-        assert_eq!(way(steps(2, 1, 0, 3, 0), 3, 1, 0), Progress::InProgress);
-        assert_eq!(way(steps(0, 0, 1, 3, 1), 3, 1, 1), Progress::InProgress);
-        assert_eq!(way(steps(2, 0, 0, 3, 1), 3, 0, 1), Progress::Stuck);
+        assert_eq!(progress_of(steps(2, 1, 0, 3, 0), 3, 1, 0), Progress::InProgress);
+        assert_eq!(progress_of(steps(0, 0, 1, 3, 1), 3, 1, 1), Progress::InProgress);
+        assert_eq!(progress_of(steps(2, 0, 0, 3, 1), 3, 0, 1), Progress::Stuck);
         assert_eq!(
-            way(steps(2, 0, 0, 3, 0), 3, 0, 1),
+            progress_of(steps(2, 0, 0, 3, 0), 3, 0, 1),
             Progress::Stuck,
             "another blueprint's step failed"
         );
         assert_eq!(
-            way(steps(2, 1, 0, 3, 0), 3, 0, 1),
+            progress_of(steps(2, 1, 0, 3, 0), 3, 0, 1),
             Progress::Stuck,
             "the deployment is on hold"
         );
         assert_eq!(
-            way(steps(0, 0, 0, 3, 0), 2, 0, 0),
+            progress_of(steps(0, 0, 0, 3, 0), 2, 0, 0),
             Progress::Stuck,
             "no run is open, but one step has not applied the blueprint"
         );
+        let none = UnappliedSteps { moving: 0, resting: 0, more: false };
+        let stale = StateCounts { stale: 1, ..steps(0, 0, 0, 3, 0) };
+        assert_eq!(
+            progress(&stale, 3, false, none),
+            Progress::Stuck,
+            "only a person runs a stale step again"
+        );
+        assert_eq!(
+            progress(&stale, 3, true, none),
+            Progress::InProgress,
+            "inputs are compared first"
+        );
+        assert_eq!(progress(&steps(0, 0, 0, 3, 0), 3, true, none), Progress::InProgress);
         let far = UnappliedSteps { moving: 0, resting: 10_000, more: true };
         assert_eq!(
             progress(&steps(90_000, 0, 0, 3, 1), 3, false, far),

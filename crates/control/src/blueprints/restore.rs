@@ -37,7 +37,7 @@ impl Control {
         partial: bool,
     ) -> Result<Restored, Problem> {
         actor.require_somewhere(Permission::Operator)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let id = present.named(deployment)?;
         actor.require_in(Permission::Operator, id)?;
         if id == present.system()? {
@@ -64,7 +64,12 @@ impl Control {
         let found = compute.work(move || {
             let (blueprint, skeleton, catalog) = (&now.blueprint, &now.skeleton, &now.catalog);
             restore(
-                RestoreInput { blueprint, skeleton, catalog, bare: &|node| now.bare(node) },
+                RestoreInput {
+                    blueprint,
+                    skeleton,
+                    catalog,
+                    records: &|node| now.node_record(node),
+                },
                 &old_blueprint,
                 id,
             )
@@ -182,18 +187,18 @@ fn lost(
     missing: &[Missing],
     nothing_left: bool,
 ) -> Problem {
-    let what = text::count(missing.len(), "item");
+    let items = text::count(missing.len(), "item");
     let advice = match nothing_left {
         true => "Nothing else differs from that blueprint",
         false => "Restore without them, or add what they require first",
     };
     let detail = format!(
-        "Cannot restore {what} of deployment {deployment} from blueprint {target}. {advice}."
+        "Cannot restore {items} of deployment {deployment} from blueprint {target}. {advice}."
     );
     let mut problem = Problem::conflict("not_restorable", detail);
     problem.errors = missing
         .iter()
-        .map(|lost| Finding { at: lost.what.clone(), detail: text::sentence(&lost.reason) })
+        .map(|lost| Finding { at: lost.name.clone(), detail: text::sentence(&lost.reason) })
         .collect();
     problem
 }

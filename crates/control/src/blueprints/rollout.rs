@@ -15,14 +15,17 @@ use api::rollout::{
     Rollout, Timeline, TimelineNode, TimelineRun,
 };
 use api::runs::RunState;
-use engine::ids::{ActionName, BlueprintNumber, DeploymentId, NoderoleId, RoleName, RunId, StepId};
+use engine::ids::{
+    ActionName, BlueprintNumber, DeploymentId, NodeId, NoderoleId, RoleName, RunId, StepId,
+};
 use sqlx::PgConnection;
 use store::runs::{FailedRow, RunCounts, TimelineRow, WaveRow};
+use uuid::Uuid;
 
 use super::progress::all;
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::people::{Actor, Permission};
-use crate::problems::{corrupt, from_store};
+use crate::problems::{corrupt, from_store, no_blueprint};
 use crate::runs::list::state_of_run;
 use crate::runs::operations::{RetryScope, checked};
 use crate::runs::step_counts;
@@ -42,7 +45,7 @@ impl Control {
         actor.require(Permission::Viewer)?;
         // Read the cursor first, so the live stream reports all later events.
         let cursor = self.current_cursor().await?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let mut view = self.snapshot().await?;
         let target = self.target_in(&mut view, number).await?;
         let mut waves = store::runs::waves(&mut view, number, bound(MAX_WAVES) + 1)
@@ -109,7 +112,7 @@ impl Control {
     ) -> Result<RetriedSteps, Problem> {
         actor.require_somewhere(Permission::Operator)?;
         let reason = checked(&request.reason)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let mut connection = self.connection().await?;
         self.existing(&mut connection, number).await?;
         let mut failed =
@@ -128,7 +131,7 @@ impl Control {
             }
             let (noderole, role) =
                 (NoderoleId(row.noderole), RoleName::parse(&row.role).map_err(corrupt)?);
-            let fqdn = present.in_full(&row.fqdn);
+            let (node, fqdn) = (NodeId(row.node), present.in_full(&row.fqdn));
             let called = format!("{role} on {fqdn}");
             let retried = self
                 .retry_audited(actor, noderole, reason, &called, Some((StepId(row.step), scope)))
@@ -140,7 +143,7 @@ impl Control {
                 }
                 Err(problem) => {
                     let reason = problem.detail;
-                    outcome.refused.push(RefusedRetry { noderole, role, fqdn, reason });
+                    outcome.refused.push(RefusedRetry { noderole, role, node, fqdn, reason });
                 }
             }
         }
@@ -155,10 +158,6 @@ impl Control {
         let row = store::blueprints::target(connection, number).await.map_err(from_store)?;
         super::to_blueprint_summary(row.ok_or_else(|| no_blueprint(number))?)
     }
-}
-
-pub(crate) fn no_blueprint(number: BlueprintNumber) -> Problem {
-    Problem::not_found(format!("Blueprint {number} does not exist. See the list of blueprints."))
 }
 
 fn bound(most: usize) -> i64 {
@@ -197,14 +196,17 @@ fn may_retry(actor: &Actor, failed: &[FailedRow]) -> Result<(), String> {
     }
 }
 
-fn failed_step(present: &Present, row: FailedRow) -> Result<FailedStep, Problem> {
-    let deployment = present.skeleton.deployments.get(&DeploymentId(row.deployment));
+fn failed_step(present: &CurrentState, row: FailedRow) -> Result<FailedStep, Problem> {
+    let deployment_id = DeploymentId(row.deployment);
+    let deployment = present.skeleton.deployments.get(&deployment_id);
     Ok(FailedStep {
         noderole: NoderoleId(row.noderole),
         role: RoleName::parse(&row.role).map_err(corrupt)?,
         action: ActionName::parse(&row.action).map_err(corrupt)?,
+        node: NodeId(row.node),
         fqdn: present.in_full(&row.fqdn),
         deployment: deployment.ok_or_else(Problem::internal)?.name.clone(),
+        deployment_id,
         destructive: row.destructive,
         error: row.error,
         since: at(row.since),
@@ -213,11 +215,11 @@ fn failed_step(present: &Present, row: FailedRow) -> Result<FailedStep, Problem>
 
 /// The runs by node. Nodes whose newest run failed come first, then those that started first.
 fn timeline(
-    present: &Present,
+    present: &CurrentState,
     rows: Vec<TimelineRow>,
     counts: RunCounts,
 ) -> Result<Timeline, Problem> {
-    let mut nodes: BTreeMap<String, Vec<TimelineRun>> = BTreeMap::new();
+    let mut nodes: BTreeMap<(String, Uuid), Vec<TimelineRun>> = BTreeMap::new();
     for row in rows.into_iter().rev() {
         let run = TimelineRun {
             id: RunId(row.id),
@@ -226,11 +228,15 @@ fn timeline(
             from: at(row.started_at.unwrap_or(row.queued_at)),
             to: row.ended_at.map(at),
         };
-        nodes.entry(row.fqdn).or_default().push(run);
+        nodes.entry((row.fqdn, row.node)).or_default().push(run);
     }
     let mut nodes: Vec<TimelineNode> = nodes
         .into_iter()
-        .map(|(fqdn, runs)| TimelineNode { fqdn: present.in_full(&fqdn), runs })
+        .map(|((fqdn, node), runs)| TimelineNode {
+            node: NodeId(node),
+            fqdn: present.in_full(&fqdn),
+            runs,
+        })
         .collect();
     nodes.sort_by_key(|node| {
         let newest = node.runs.last().map(|run| run.state);

@@ -17,7 +17,7 @@ use engine::catalog::{Barclamp, Catalog, visible_barclamps};
 use engine::ids::{BarclampName, DeploymentId};
 use engine::plan::Effects;
 
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::text::{self, at};
@@ -68,7 +68,7 @@ impl Control {
             a.name.cmp(&b.name).then_with(newest_first)
         });
         // Imported versions are never deleted, so the present has all of them.
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         // The preceding version of each row: the next row in version order, if it has the same
         // name.
         let before =
@@ -145,7 +145,7 @@ impl Control {
 /// The versions that a deployment can use. For each: the items that it lacks compared to the
 /// version in use.
 pub(crate) fn choices(
-    present: &Present,
+    present: &CurrentState,
     deployment: DeploymentId,
     effects: Option<&Effects>,
 ) -> Result<Vec<VersionChoice>, Problem> {
@@ -179,7 +179,7 @@ pub(crate) fn choices(
 
 /// The versions that a deployment pins itself, with the draft applied.
 pub(crate) fn own(
-    present: &Present,
+    present: &CurrentState,
     id: DeploymentId,
     effects: Option<&Effects>,
 ) -> BTreeMap<BarclampName, Hash> {
@@ -197,7 +197,7 @@ pub(crate) fn own(
 /// The versions that a deployment pins itself, each with the version that it would inherit without
 /// its pin.
 pub(crate) fn own_versions(
-    present: &Present,
+    present: &CurrentState,
     deployment: DeploymentId,
     effects: &Effects,
 ) -> Result<Vec<OwnVersion>, Problem> {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api::catalog::ImportedVersion;
 use api::live::{Live, Topic};
 use api::{Problem, problem};
 use engine::Hash;
@@ -11,7 +12,6 @@ use engine::canonical::{Object, ObjectKind};
 use engine::catalog::read::{Findings, Import, ImportedBarclamp, Severity, Source, import};
 use engine::catalog::version::{self, before, compare, is_equal_except_jigs, newest};
 use engine::catalog::{Barclamp, Catalog, CatalogError};
-use engine::ids::BarclampName;
 use serde::Serialize;
 use serde_json::json;
 use store::catalog::ImportOutcome;
@@ -34,8 +34,8 @@ type Files = BTreeMap<String, Vec<u8>>;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Imported {
-    /// Each barclamp with its name, version and content hash. `true` if the version is new.
-    pub barclamps: Vec<(BarclampName, String, Hash, bool)>,
+    /// All barclamp versions of the import.
+    pub barclamps: Vec<ImportedVersion>,
     /// Warnings and notes, each with file, line and column.
     pub findings: Vec<String>,
     /// Items that the previous version has and the new version lacks, one line each. Running
@@ -49,28 +49,20 @@ const MAX_STORED_LINES: usize = 500;
 impl Imported {
     /// The record of the import that is stored.
     fn record(&self) -> api::catalog::Findings {
-        let brought = |(name, version, hash, new): &(BarclampName, String, Hash, bool)| {
-            api::catalog::ImportedVersion {
-                name: name.clone(),
-                version: version.clone(),
-                hash: *hash,
-                new: *new,
-            }
-        };
         let first =
             |lines: &[String]| lines.iter().take(MAX_STORED_LINES).cloned().collect::<Vec<_>>();
         let beyond = |lines: &[String]| lines.len().saturating_sub(MAX_STORED_LINES);
         api::catalog::Findings {
-            barclamps: self.barclamps.iter().map(brought).collect(),
+            barclamps: self.barclamps.clone(),
             removed_parts: first(&self.removed_parts),
-            findings: Some(first(&self.findings)),
+            findings: first(&self.findings),
             omitted: beyond(&self.removed_parts) + beyond(&self.findings),
         }
     }
 
     /// The result as text, one line per version and finding.
     pub fn lines(&self) -> Vec<String> {
-        let versions = self.barclamps.iter().map(|(name, version, hash, new)| {
+        let versions = self.barclamps.iter().map(|ImportedVersion { name, version, hash, new }| {
             let how = if *new { "is new" } else { "exists already, with the same content" };
             format!("Barclamp {name} {version} ({}) {how}.", hash.short())
         });
@@ -168,16 +160,16 @@ fn refused(findings: &Findings) -> Problem {
 /// If a role in the catalog is missing.
 pub fn removed_parts(base: &Catalog, read: &Import) -> Result<Vec<String>, Problem> {
     let newest = newest(base);
-    lacking(base, read, |barclamp| newest.get(&barclamp.name).map(|(_, old)| &***old))
+    removed_from(base, read, |barclamp| newest.get(&barclamp.name).map(|(_, old)| &***old))
 }
 
 /// One line for each item that the previous version has and the imported version lacks.
-fn lacking<'c>(
+fn removed_from<'c>(
     base: &Catalog,
     read: &Import,
     before: impl Fn(&Barclamp) -> Option<&'c Barclamp>,
 ) -> Result<Vec<String>, Problem> {
-    let merged = with(base, read)?;
+    let merged = with_objects(base, read)?;
     let mut lines = Vec::new();
     for new in &read.barclamps {
         let Some(old) = before(&new.barclamp) else { continue };
@@ -194,7 +186,7 @@ fn lacking<'c>(
 }
 
 /// The catalog with the imported objects added.
-fn with(catalog: &Catalog, read: &Import) -> Result<Catalog, Problem> {
+fn with_objects(catalog: &Catalog, read: &Import) -> Result<Catalog, Problem> {
     let mut merged = catalog.clone();
     for object in &read.objects {
         merged.add(object).map_err(incomplete)?;
@@ -224,8 +216,8 @@ fn base(all: &Catalog) -> Result<Catalog, Problem> {
 enum CatalogState {
     /// The catalog does not have the version.
     New,
-    /// The catalog has the same content: equal bytes, or a difference only in jigs that another file
-    /// of the same import declares.
+    /// The catalog has the same content: equal bytes, or a difference only in jigs that another
+    /// file of the same import declares.
     Same(Hash),
     /// The catalog has other content for the version, or has the version in another spelling.
     Other { hash: Hash, version: String },
@@ -263,7 +255,7 @@ struct ComparedImport {
 /// Parses files and compares them with the whole catalog.
 fn compare_import(all: &Catalog, files: &Files) -> Result<ComparedImport, Problem> {
     let read = read_files(files, &base(all)?)?;
-    let merged = with(all, &read)?;
+    let merged = with_objects(all, &read)?;
     let (mut barclamps, mut new, mut conflicts) = (Vec::new(), Vec::new(), Vec::new());
     for imported in &read.barclamps {
         let barclamp = &imported.barclamp;
@@ -271,11 +263,16 @@ fn compare_import(all: &Catalog, files: &Files) -> Result<ComparedImport, Proble
             CatalogState::New => (imported.hash, true),
             CatalogState::Same(hash) => (hash, false),
             CatalogState::Other { hash, version } => {
-                conflicts.push(clash(barclamp, &version, hash, imported.hash));
+                conflicts.push(version_conflict(barclamp, &version, hash, imported.hash));
                 continue;
             }
         };
-        barclamps.push((barclamp.name.clone(), barclamp.version.clone(), hash, is_new));
+        barclamps.push(ImportedVersion {
+            name: barclamp.name.clone(),
+            version: barclamp.version.clone(),
+            hash,
+            new: is_new,
+        });
         if is_new {
             new.push(imported.clone());
         }
@@ -288,7 +285,7 @@ fn compare_import(all: &Catalog, files: &Files) -> Result<ComparedImport, Proble
         object.kind != ObjectKind::Barclamp || new.iter().any(|n| n.hash == object.hash)
     };
     let objects: Vec<Object> = read.objects.iter().filter(is_new_object).cloned().collect();
-    let removed_parts = lacking(all, &read, |barclamp| {
+    let removed_parts = removed_from(all, &read, |barclamp| {
         let is_new = new.iter().any(|new| new.barclamp.name == barclamp.name);
         before(all, &barclamp.name, &barclamp.version)
             .filter(|_| is_new)
@@ -360,14 +357,14 @@ impl Control {
                 ImportOutcome::Added | ImportOutcome::Unchanged => {}
                 // Another import added this version meanwhile.
                 ImportOutcome::ContentDiffers(stored_hash) => {
-                    return Err(content_conflict(vec![clash(
+                    return Err(content_conflict(vec![version_conflict(
                         barclamp,
                         &barclamp.version,
                         stored_hash,
                         *hash,
                     )]));
                 }
-                ImportOutcome::Full => return Err(full()),
+                ImportOutcome::Full => return Err(catalog_full()),
             }
         }
         if let Some(actor) = actor {
@@ -404,11 +401,11 @@ pub fn conflicting_versions(
     base: &Catalog,
     read: &Import,
 ) -> Result<Vec<(String, String)>, Problem> {
-    let merged = with(base, read)?;
+    let merged = with_objects(base, read)?;
     let mut lines = Vec::new();
     for new in &read.barclamps {
         if let CatalogState::Other { hash, version } = catalog_state(base, &merged, new)? {
-            let clash = clash(&new.barclamp, &version, hash, new.hash);
+            let clash = version_conflict(&new.barclamp, &version, hash, new.hash);
             let line = format!("{} {}: give it a new version", clash.at, clash.detail);
             lines.push((new.file.clone(), line));
         }
@@ -418,7 +415,12 @@ pub fn conflicting_versions(
 
 /// A finding for a version that the catalog has with other content, or in another spelling
 /// (`stored`).
-fn clash(barclamp: &Barclamp, stored: &str, stored_hash: Hash, new: Hash) -> problem::Finding {
+fn version_conflict(
+    barclamp: &Barclamp,
+    stored: &str,
+    stored_hash: Hash,
+    new: Hash,
+) -> problem::Finding {
     let spelled = match stored == barclamp.version {
         true => String::new(),
         false => format!("as version {stored:?}, which is the same version, "),
@@ -452,7 +454,7 @@ fn content_conflict(conflicts: Vec<problem::Finding>) -> Problem {
     problem
 }
 
-fn full() -> Problem {
+fn catalog_full() -> Problem {
     Problem::conflict(
         "catalog_full",
         format!(

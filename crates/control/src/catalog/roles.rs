@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::Problem;
 use api::catalog::{
     ImportPage, ImportReport, ImportSort, ImportsQuery, MAX_GRAPH_ROLES, MAX_VERSIONS,
-    ResolvedName, RoleEdge, RoleGraph, RoleGraphQuery, RolePage, RoleQuery, RoleSort, RoleSummary,
-    RoleTie, RoleUse, RoleVersion, RoleVertex, RoleView, RolesQuery,
+    ResolvedName, RoleEdge, RoleEdgeReason, RoleGraph, RoleGraphQuery, RolePage, RoleQuery,
+    RoleSort, RoleSummary, RoleUse, RoleVersion, RoleVertex, RoleView, RolesQuery,
 };
 use api::deployments::AttribView;
 use api::listing::{Cursor, Key, Limit, PAGE_SIZE};
@@ -22,7 +22,7 @@ use engine::walk::reachable;
 use serde_json::Value;
 
 use crate::catalog::barclamps::missing;
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::text::{self, at, quoted};
@@ -54,7 +54,7 @@ fn newest_roles(catalog: &Catalog) -> Result<Vec<NewestRole<'_>>, Problem> {
 /// The number of noderoles per role and deployment.
 type Bound = BTreeMap<(BarclampName, RoleName), BTreeMap<DeploymentId, usize>>;
 
-fn bound(present: &Present) -> Bound {
+fn bound(present: &CurrentState) -> Bound {
     let mut by_content: BTreeMap<(Hash, DeploymentId), usize> = BTreeMap::new();
     for noderole in present.skeleton.nodes.values().flat_map(|node| node.noderoles.values()) {
         *by_content.entry((noderole.role, noderole.deployment)).or_default() += 1;
@@ -105,15 +105,23 @@ fn edges(all: &[NewestRole<'_>]) -> BTreeSet<RoleEdge> {
     let mut edges = BTreeSet::new();
     for (index, known) in all.iter().enumerate() {
         let required = known.role.requires.iter().flat_map(meant);
-        edges.extend(required.map(|from| RoleEdge { from, to: index, tie: RoleTie::Requires }));
+        edges.extend(required.map(|from| RoleEdge {
+            from,
+            to: index,
+            reason: RoleEdgeReason::Requires,
+        }));
         let read = known
             .role
             .wants
             .iter()
             .flat_map(|name| by_attribute.get(name.as_str()).into_iter().flatten().copied());
-        edges.extend(read.map(|from| RoleEdge { from, to: index, tie: RoleTie::Reads }));
+        edges.extend(read.map(|from| RoleEdge { from, to: index, reason: RoleEdgeReason::Reads }));
         let preceded = known.role.preceeds.iter().flat_map(meant);
-        edges.extend(preceded.map(|to| RoleEdge { from: index, to, tie: RoleTie::Preceeds }));
+        edges.extend(preceded.map(|to| RoleEdge {
+            from: index,
+            to,
+            reason: RoleEdgeReason::Preceeds,
+        }));
     }
     edges.retain(|edge| edge.from != edge.to);
     edges
@@ -132,8 +140,7 @@ fn reached(from: &BTreeSet<usize>, edges: &BTreeSet<RoleEdge>, upward: bool) -> 
 }
 
 fn no_role(name: &str, all: &[NewestRole<'_>]) -> Problem {
-    let hint =
-        engine::plan::resolve::nearest(name, all.iter().map(|known| known.role.name.as_str()));
+    let hint = engine::suggestion::nearest(name, all.iter().map(|known| known.role.name.as_str()));
     let hint = hint.map(|near| format!(" Did you mean {near:?}?")).unwrap_or_default();
     Problem::not_found(format!(
         "No barclamp of the catalog has a role {} in its newest version.{hint}",
@@ -154,7 +161,7 @@ fn not_in_barclamp(name: &str, barclamp: &str, of: &[&BarclampName]) -> Problem 
 
 fn no_barclamp(name: &str, all: &[NewestRole<'_>]) -> Problem {
     let hint =
-        engine::plan::resolve::nearest(name, all.iter().map(|known| known.version.name.as_str()));
+        engine::suggestion::nearest(name, all.iter().map(|known| known.version.name.as_str()));
     let hint = hint.map(|near| format!(" Did you mean {near:?}?")).unwrap_or_default();
     Problem::not_found(format!("The catalog has no barclamp {} with roles.{hint}", quoted(name)))
 }
@@ -165,7 +172,7 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let text = text::filter_text(&query.filter)?.unwrap_or_default().to_lowercase();
         let barclamp = text::filter_text(&query.barclamp)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let all = newest_roles(&present.catalog)?;
         if let Some(name) =
             barclamp.filter(|name| all.iter().all(|known| known.version.name.as_str() != *name))
@@ -215,7 +222,7 @@ impl Control {
     ) -> Result<RoleView, Problem> {
         actor.require(Permission::Viewer)?;
         let barclamp = text::filter_text(&query.barclamp)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let all = newest_roles(&present.catalog)?;
         let mut named =
             all.iter().enumerate().filter(|(_, known)| known.role.name.as_str() == name);
@@ -254,12 +261,12 @@ impl Control {
         };
         let children = edges(&all)
             .into_iter()
-            .filter(|edge| edge.from == index && edge.tie == RoleTie::Requires);
+            .filter(|edge| edge.from == index && edge.reason == RoleEdgeReason::Requires);
         let bound =
             bound(&present).remove(&(role.barclamp.clone(), role.name.clone())).unwrap_or_default();
         let uses = bound.into_iter().filter_map(|(id, noderoles)| {
             let deployment = present.skeleton.deployments.get(&id)?.name.clone();
-            Some(RoleUse { deployment, noderoles })
+            Some(RoleUse { deployment, deployment_id: id, noderoles })
         });
         let mut uses: Vec<RoleUse> = uses.collect();
         uses.sort_by(|a, b| a.deployment.cmp(&b.deployment));
@@ -290,7 +297,7 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let (barclamp, role) =
             (text::filter_text(&query.barclamp)?, text::filter_text(&query.role)?);
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let all = newest_roles(&present.catalog)?;
         let edges = edges(&all);
         let mut shown: BTreeSet<usize> = (0..all.len()).collect();
@@ -330,7 +337,7 @@ impl Control {
         };
         let reindexed = |edge: &RoleEdge| {
             let (from, to) = (*places.get(&edge.from)?, *places.get(&edge.to)?);
-            Some(RoleEdge { from, to, tie: edge.tie })
+            Some(RoleEdge { from, to, reason: edge.reason })
         };
         Ok(RoleGraph {
             roles: shown.iter().map(vertex).collect(),
@@ -384,7 +391,7 @@ impl Control {
 const IMPORTS_PER_PAGE: usize = 20;
 
 /// The versions of a role's barclamp that contain the role, newest first.
-fn versions(present: &Present, known: &NewestRole<'_>) -> Vec<RoleVersion> {
+fn versions(present: &CurrentState, known: &NewestRole<'_>) -> Vec<RoleVersion> {
     let name = &known.version.name;
     let same_barclamp = present.catalog.barclamps().filter(|(_, version)| version.name == *name);
     let mut with_role: Vec<(Hash, &Barclamp, Hash)> = same_barclamp

@@ -68,11 +68,11 @@ impl<'b> Side<'b> {
         let mut next = self.deployment(id);
         // Stop at a cycle of parents: the depth cannot exceed the number of deployments.
         for _ in 0..=self.touched.deployments.len() + self.others.deployments.len() {
-            let here = next?;
-            if let Some(version) = here.barclamps.get(barclamp) {
-                return Some((*version, here));
+            let current = next?;
+            if let Some(version) = current.barclamps.get(barclamp) {
+                return Some((*version, current));
             }
-            next = here.parent.and_then(|parent| self.deployment(parent));
+            next = current.parent.and_then(|parent| self.deployment(parent));
         }
         None
     }
@@ -100,12 +100,12 @@ pub(crate) fn pins(
         let roles = both
             .map(|((was, _), (is, _))| other_roles(deployment, was, is, catalog))
             .unwrap_or_default();
-        let version = |(hash, compute): (Hash, &DeploymentDoc)| PinnedVersion {
+        let version = |(hash, pinned_by): (Hash, &DeploymentDoc)| PinnedVersion {
             version: catalog
                 .barclamp(hash)
                 .map_or_else(|_| hash.short(), |barclamp| barclamp.version.clone()),
             hash: hash.short(),
-            from: (compute.id != deployment.id).then(|| compute.name.clone()),
+            from: (pinned_by.id != deployment.id).then(|| pinned_by.name.clone()),
         };
         PinChange {
             deployment: deployment.id,
@@ -161,13 +161,13 @@ pub(crate) async fn changes(
     });
     let known: Vec<_> = known.collect();
     let compared = known.iter().flat_map(|(_, files)| files).take(MAX_FILES);
-    let wanted: BTreeSet<Hash> = compared.flat_map(|file| [file.old, file.new]).flatten().collect();
-    let wanted: Vec<Hash> = wanted.into_iter().collect();
-    let heads = match wanted.is_empty() {
+    let hashes: BTreeSet<Hash> = compared.flat_map(|file| [file.old, file.new]).flatten().collect();
+    let hashes: Vec<Hash> = hashes.into_iter().collect();
+    let heads = match hashes.is_empty() {
         true => BTreeMap::new(),
         false => {
             let mut connection = control.connection().await?;
-            store::catalog::script_heads(&mut connection, &wanted, BYTES_PER_FILE)
+            store::catalog::script_heads(&mut connection, &hashes, BYTES_PER_FILE)
                 .await
                 .map_err(from_store)?
         }
@@ -284,7 +284,7 @@ fn difference_of(old: Option<&ScriptHead>, new: Option<&ScriptHead>) -> FileText
                 ChangeTag::Delete => (LineMark::Removed, change.old_index()),
             };
             let number = at.and_then(|at| u32::try_from(at + 1).ok());
-            FileLine { mark, number, text: shown(change.value()) }
+            FileLine { mark, number, text: printable_line(change.value()) }
         }));
     }
     // A cut line hides its effect just as a cut file does.
@@ -321,7 +321,7 @@ fn lines(head: &ScriptHead) -> Option<(Vec<String>, bool)> {
 }
 
 /// A line for display: invisible characters and direction marks are spelled out.
-fn shown(line: &str) -> String {
+fn printable_line(line: &str) -> String {
     let line_start: String = line.chars().take(MAX_LINE_LENGTH).collect();
     let mut shown = text::shown(&line_start).replace('\r', "<U+000D>");
     let more = line.chars().count().saturating_sub(MAX_LINE_LENGTH);

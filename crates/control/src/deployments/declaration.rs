@@ -9,7 +9,7 @@ use engine::cluster::{Blueprint, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey, ph
 use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName};
 
 use crate::Control;
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::proposals::change::{counting, plan_on_pool};
@@ -23,7 +23,7 @@ impl Control {
         query: &DeclarationQuery,
     ) -> Result<DeploymentDeclaration, Problem> {
         actor.require(Permission::Viewer)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let id = present.named(deployment)?;
         let mut connection = self.connection().await?;
         let open =
@@ -48,7 +48,7 @@ impl Control {
 }
 
 fn declared(
-    present: &Present,
+    present: &CurrentState,
     blueprint: &Blueprint,
     id: DeploymentId,
 ) -> Result<DeploymentDeclaration, Problem> {
@@ -109,17 +109,17 @@ fn node_name(node: &NodeDoc, name: impl Fn(DeploymentId) -> Option<DeploymentNam
 }
 
 /// The nodes of a deployment, with those that have no document yet.
-fn members(present: &Present, blueprint: &Blueprint, id: DeploymentId) -> Vec<String> {
+fn members(present: &CurrentState, blueprint: &Blueprint, id: DeploymentId) -> Vec<String> {
     let documented: BTreeSet<NodeId> = blueprint.nodes.keys().copied().collect();
     let machines = blueprint.nodes.values().map(|node| &node.doc);
     let machines = machines
         .filter(|node| node.deployment == id && !node.phantom)
         .map(|node| node.fqdn.to_string());
-    let bare = present.skeleton.nodes.iter().filter(|(node, found)| {
-        found.bare && found.deployment == id && !documented.contains(*node)
+    let record_only = present.skeleton.nodes.iter().filter(|(node, found)| {
+        found.record_only && found.deployment == id && !documented.contains(*node)
     });
     let mut members: Vec<String> =
-        machines.chain(bare.map(|(_, node)| node.fqdn.to_string())).collect();
+        machines.chain(record_only.map(|(_, node)| node.fqdn.to_string())).collect();
     members.sort_unstable();
     members
 }

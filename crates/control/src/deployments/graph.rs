@@ -1,13 +1,13 @@
 //! The graph of the cluster, of a deployment and of a review, folded for display.
 //!
 //! The graph comes from the desired state (the skeleton, or a review's documents), with step states
-//! added. The response contains the folded graph only. A picture with more than [`DRAWN`] vertices
-//! or [`MAX_EDGES`] edges is unreadable. A larger one is folded by role, with a note in the
-//! response. All computations are linear in noderoles and edges, except for id lookups. The graph of
-//! the cluster has at most [`MAX_CLUSTER_NODEROLES`] noderoles. Deployments that do not fit are left
-//! out as a whole, with a note that names them.
+//! added. The response contains the folded graph only. A picture with more than [`MAX_VERTICES`]
+//! vertices or [`MAX_EDGES`] edges is unreadable. A larger one is folded by role, with a note in
+//! the response. All computations are linear in noderoles and edges, except for id lookups. The
+//! graph of the cluster has at most [`MAX_CLUSTER_NODEROLES`] noderoles. Deployments that do not
+//! fit are left out as a whole, with a note that names them.
 //!
-//! Waves and trails are those of the whole graph. They do not change if the reader expands or
+//! Waves and marked paths are those of the whole graph. They do not change if the reader expands or
 //! filters it.
 
 use std::borrow::Cow;
@@ -17,16 +17,15 @@ use api::Problem;
 use api::blueprints::Point;
 use api::runs::StepState;
 use api::views::graph::{
-    Appearance, AppearanceCount, GraphDirection, GraphEdge, GraphNoderole, GraphOptions,
-    GraphTrail, GraphVertex, GraphView, GraphWaypoint, Length, MAX_PATH_NODEROLES, TrailOptions,
-    WaveRange,
+    Appearance, AppearanceCount, GraphDirection, GraphEdge, GraphNoderole, GraphOptions, GraphPath,
+    GraphVertex, GraphView, GraphWaypoint, Length, MAX_PATH_NODEROLES, PathOptions, WaveRange,
 };
 use engine::blueprint::Difference;
 use engine::blueprint::difference::Mark;
 use engine::blueprint::impact::{below, running};
 use engine::blueprint::projection::StepChange;
 use engine::cluster::graph::{Direction, Edge, FoldedGraph, Item, Unfold, Vertex, fold, reach};
-use engine::cluster::trail::{self, PathSet};
+use engine::cluster::marked_path::{self, PathSet};
 use engine::cluster::{Blueprint, EdgeKind, Skeleton, phantom};
 use engine::counting::many;
 use engine::ids::{BlueprintNumber, DeploymentId, DeploymentName, NoderoleId, ReviewId};
@@ -34,15 +33,15 @@ use sqlx::PgConnection;
 
 use crate::Control;
 use crate::blueprints::{PastDeployment, deployment_at, side};
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::reviews::impact::PlannedReview;
 use crate::reviews::review::{Case, difference_of, sides};
-use crate::reviews::submit::Summary;
+use crate::reviews::summary::Summary;
 
 /// Maximum number of vertices in one picture.
-pub const DRAWN: usize = 1_500;
+pub const MAX_VERTICES: usize = 1_500;
 /// Maximum number of edges in one picture.
 pub const MAX_EDGES: usize = 20_000;
 
@@ -102,7 +101,7 @@ impl Control {
         actor.require(Permission::Viewer)?;
         // Read the cursor first, so the live stream reports all later events.
         let cursor = self.current_cursor().await?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let compute = self.compute_for(actor);
         let past = match query.blueprint {
             Some(target) => {
@@ -111,35 +110,35 @@ impl Control {
             }
             None => None,
         };
-        let mut scene = compute
+        let mut graph = compute
             .work(move || match past {
                 Some((target, blueprint)) => {
                     let skeleton = skeleton_at(&blueprint, &present)?;
                     let note =
                         format!("This is the cluster at blueprint {target}, without step states.");
-                    let mut scene = WholeGraph::cluster(&skeleton);
-                    scene.new = gone(&scene.items, &present);
-                    scene.then = Some((target, note));
-                    Ok::<_, Problem>(scene)
+                    let mut graph = WholeGraph::cluster(&skeleton);
+                    graph.new = removed_noderoles(&graph.items, &present);
+                    graph.then = Some((target, note));
+                    Ok::<_, Problem>(graph)
                 }
                 None => Ok(WholeGraph::cluster(&present.skeleton)),
             })
             .await??;
-        scene.has(query, missing)?;
+        graph.require_vertices(query, missing)?;
         let mut connection = self.connection().await?;
-        if scene.then.is_none() {
-            let all: Vec<NoderoleId> = scene.items.iter().map(|item| item.id).collect();
+        if graph.then.is_none() {
+            let all: Vec<NoderoleId> = graph.items.iter().map(|item| item.id).collect();
             let states = store::deployments::step_states(&mut connection, &all).await;
-            scene.appearances = states
+            graph.appearances = states
                 .map_err(from_store)?
                 .into_iter()
                 .filter_map(|(id, state)| Some((id, appearance(&state)?)))
                 .collect();
         }
-        let took = scene.durations(&mut connection, query).await?;
+        let durations = graph.durations(&mut connection, query).await?;
         drop(connection);
         let query = query.clone();
-        compute.work(move || scene.view(None, &query, &took, cursor)).await?
+        compute.work(move || graph.view(None, &query, &durations, cursor)).await?
     }
 
     /// The graph of a deployment, by the deployment's name.
@@ -157,7 +156,7 @@ impl Control {
         actor.require(Permission::Viewer)?;
         // Read the cursor first, so the live stream reports all later events.
         let cursor = self.current_cursor().await?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let mut connection = self.connection().await?;
         let once = PastDeployment::named(&mut connection, &present, deployment).await;
         let last_blueprint = once
@@ -167,12 +166,12 @@ impl Control {
             .map(|removed| BlueprintNumber(removed.0 - 1));
         if let Some(target) = query.blueprint.or(last_blueprint) {
             drop(connection);
-            let (id, scene) =
-                WholeGraph::then(self, actor, &present, deployment, once, target).await?;
-            scene.has(query, missing)?;
+            let (id, graph) =
+                WholeGraph::at_blueprint(self, actor, &present, deployment, once, target).await?;
+            graph.require_vertices(query, missing)?;
             let mut connection = self.connection().await?;
-            let took = scene.durations(&mut connection, query).await?;
-            return scene.view(Some(id), query, &took, cursor);
+            let durations = graph.durations(&mut connection, query).await?;
+            return graph.view(Some(id), query, &durations, cursor);
         }
         let id = once?.id;
         let items = present.skeleton.graph_of(id);
@@ -191,11 +190,11 @@ impl Control {
         }
         let (new, rewired) = (BTreeSet::new(), EdgeChanges::default());
         let names = names(&present.skeleton);
-        let scene =
+        let graph =
             WholeGraph { items, appearances, names, new, rewired, then: None, left_out: None };
-        scene.has(query, missing)?;
-        let took = scene.durations(&mut connection, query).await?;
-        scene.view(Some(id), query, &took, cursor)
+        graph.require_vertices(query, missing)?;
+        let durations = graph.durations(&mut connection, query).await?;
+        graph.view(Some(id), query, &durations, cursor)
     }
 
     /// The changes of a review and their direct neighbors, as a graph.
@@ -210,55 +209,60 @@ impl Control {
         missing: MissingVertex,
     ) -> Result<GraphView, Problem> {
         actor.require(Permission::Viewer)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let mut connection = self.connection().await?;
         let mut case = self.case(&mut connection, &present, review, false).await?;
         let context = self.plan_context(&mut connection, &present).await?;
         drop(connection);
-        let weighed = self.plan_review(actor, &context, &mut case).await?;
+        let planned_review = self.plan_review(actor, &context, &mut case).await?;
         let mut connection = self.connection().await?;
         let (was, is) = sides(&mut connection, &case.documents).await?;
         let difference = difference_of(&was, &is, &case.documents)?;
-        let mut scene = change(&present, &was, &is, &difference);
+        let mut graph = change(&present, &was, &is, &difference);
         // A noderole also runs again if its deployment's data changed, without a change of its
         // node's document.
-        scene.mark(&present, &again(weighed.as_deref()), Appearance::Changed);
-        scene.mark(
+        graph.mark(&present, &rerun_noderoles(planned_review.as_deref()), Appearance::Changed);
+        graph.mark(
             &present,
-            &downstream(&present, &case, weighed.as_deref()),
+            &downstream(&present, &case, planned_review.as_deref()),
             Appearance::Downstream,
         );
         // If a deployment was removed since and the change did not touch its document, only the
         // review's summary has its name.
         let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
-        let gone = summary.deployments.into_iter().filter(|(id, _)| !scene.names.contains_key(id));
-        scene.names.extend(gone.collect::<Vec<_>>());
+        let gone = summary.deployments.into_iter().filter(|(id, _)| !graph.names.contains_key(id));
+        graph.names.extend(gone.collect::<Vec<_>>());
         let own = DeploymentName::parse(&case.proposal.deployment_name)
             .map_err(|_| Problem::internal())?;
-        scene.names.entry(case.proposal.deployment).or_insert(own);
-        scene
+        graph.names.entry(case.proposal.deployment).or_insert(own);
+        graph
             .names
             .extend(was.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
-        scene
+        graph
             .names
             .extend(is.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
-        scene.has(query, missing)?;
-        let took = scene.durations(&mut connection, query).await?;
-        scene.view(Some(case.proposal.deployment), query, &took, 0)
+        graph.require_vertices(query, missing)?;
+        let durations = graph.durations(&mut connection, query).await?;
+        graph.view(Some(case.proposal.deployment), query, &durations, 0)
     }
 }
 
 /// The noderoles that run again, according to a plan on the present.
-fn again(weighed: Option<&PlannedReview>) -> Vec<NoderoleId> {
-    let planned = weighed.and_then(|weighed| weighed.planned.as_ref());
+fn rerun_noderoles(planned_review: Option<&PlannedReview>) -> Vec<NoderoleId> {
+    let planned = planned_review.and_then(|planned_review| planned_review.planned.as_ref());
     let steps = planned.into_iter().flat_map(|planned| running(&planned.projection));
     steps.filter(|step| step.change != StepChange::New).map(|step| step.noderole).collect()
 }
 
 /// The blast radius according to a plan on the present. Without a plan, the noderoles that the
 /// review's summary lists.
-fn downstream(present: &Present, case: &Case, weighed: Option<&PlannedReview>) -> Vec<NoderoleId> {
-    if let Some(planned) = weighed.and_then(|weighed| weighed.planned.as_ref()) {
+fn downstream(
+    present: &CurrentState,
+    case: &Case,
+    planned_review: Option<&PlannedReview>,
+) -> Vec<NoderoleId> {
+    if let Some(planned) = planned_review.and_then(|planned_review| planned_review.planned.as_ref())
+    {
         return below(&planned.from(present))
             .into_iter()
             .map(|(node, key, _)| key.id(node))
@@ -278,7 +282,7 @@ fn names(skeleton: &Skeleton) -> BTreeMap<DeploymentId, DeploymentName> {
 }
 
 /// The skeleton of an earlier blueprint.
-fn skeleton_at(blueprint: &Blueprint, present: &Present) -> Result<Skeleton, Problem> {
+fn skeleton_at(blueprint: &Blueprint, present: &CurrentState) -> Result<Skeleton, Problem> {
     Skeleton::of(blueprint, [], &present.catalog).map_err(|error| {
         tracing::error!(%error, "the catalog lacks an object that a blueprint pins");
         Problem::internal()
@@ -286,14 +290,14 @@ fn skeleton_at(blueprint: &Blueprint, present: &Present) -> Result<Skeleton, Pro
 }
 
 /// The noderoles that no longer exist.
-fn gone(items: &[Item], present: &Present) -> BTreeSet<NoderoleId> {
+fn removed_noderoles(items: &[Item], present: &CurrentState) -> BTreeSet<NoderoleId> {
     let ids = items.iter().map(|item| item.id);
     ids.filter(|id| present.skeleton.location(*id).is_none()).collect()
 }
 
 /// The deployments that fit into one graph, in the order of their names, and a note about the
 /// others.
-fn fitting(
+fn deployments_within_limit(
     counts: &BTreeMap<DeploymentId, usize>,
     names: &BTreeMap<DeploymentId, DeploymentName>,
     limit: usize,
@@ -329,7 +333,7 @@ fn fitting(
 
 /// The changed noderoles and their direct parents and children.
 fn change(
-    present: &Present,
+    present: &CurrentState,
     was: &Blueprint,
     is: &Blueprint,
     difference: &Difference,
@@ -399,15 +403,15 @@ impl EdgeChanges {
     }
 
     /// The folded edges with marks for additions and removals, plus the edges that no longer exist.
-    /// Waves and trails ignore the latter. The exception is a removed noderole: it is still drawn,
-    /// so its edges are part of the fold.
+    /// Waves and marked paths ignore the latter. The exception is a removed noderole: it is still
+    /// drawn, so its edges are part of the fold.
     fn mark(&self, items: &[Item], folded: &FoldedGraph) -> Vec<GraphEdge> {
         let edge = |e: &Edge| GraphEdge {
             from: e.from,
             to: e.to,
             count: e.count,
             kind: e.kind,
-            on_trail: e.on_trail,
+            on_path: e.on_path,
             added: 0,
             removed: 0,
         };
@@ -433,7 +437,7 @@ impl EdgeChanges {
         for (both, (kind, is_child_removed)) in &self.gone {
             let Some((from, to)) = ends(both) else { continue };
             let new =
-                GraphEdge { from, to, count: 0, kind: *kind, on_trail: 0, added: 0, removed: 0 };
+                GraphEdge { from, to, count: 0, kind: *kind, on_path: 0, added: 0, removed: 0 };
             let edge = edges.entry((from, to)).or_insert(new);
             edge.removed += 1;
             edge.count = edge.count.saturating_sub(usize::from(*is_child_removed));
@@ -468,7 +472,8 @@ impl WholeGraph {
     /// All deployments, or as many as fit, without step states.
     fn cluster(skeleton: &Skeleton) -> Self {
         let names = names(skeleton);
-        let (shown, left_out) = fitting(&skeleton.noderole_counts(), &names, MAX_CLUSTER_NODEROLES);
+        let (shown, left_out) =
+            deployments_within_limit(&skeleton.noderole_counts(), &names, MAX_CLUSTER_NODEROLES);
         Self {
             items: skeleton.graph_within(&shown),
             appearances: BTreeMap::new(),
@@ -482,10 +487,10 @@ impl WholeGraph {
 
     /// A deployment as of an earlier target. Step states are known only for the current target, so
     /// the scene has none.
-    async fn then(
+    async fn at_blueprint(
         control: &Control,
         actor: &Actor,
-        present: &Present,
+        present: &CurrentState,
         name: &str,
         once: Result<PastDeployment, Problem>,
         target: BlueprintNumber,
@@ -505,11 +510,11 @@ impl WholeGraph {
             "This is deployment {name} at blueprint {target}, without step states.{removal}"
         );
         let present = present.clone();
-        let scene = compute.work(move || {
+        let graph = compute.work(move || {
             let skeleton = skeleton_at(&blueprint, &present)?;
             let items = skeleton.graph_of(id);
             Ok(Self {
-                new: gone(&items, &present),
+                new: removed_noderoles(&items, &present),
                 items,
                 appearances: BTreeMap::new(),
                 names: names(&skeleton),
@@ -518,12 +523,12 @@ impl WholeGraph {
                 left_out: None,
             })
         });
-        Ok((id, scene.await??))
+        Ok((id, graph.await??))
     }
 
     /// Sets the appearance of noderoles and adds those that are missing, at any distance from the
     /// change. Changed noderoles keep their appearance.
-    fn mark(&mut self, present: &Present, marked: &[NoderoleId], appearance: Appearance) {
+    fn mark(&mut self, present: &CurrentState, marked: &[NoderoleId], appearance: Appearance) {
         let shown: BTreeSet<NoderoleId> = self.items.iter().map(|item| item.id).collect();
         for id in marked {
             if !shown.contains(id) {
@@ -539,17 +544,23 @@ impl WholeGraph {
     }
 
     /// Returns an error if the graph lacks a requested vertex and `missing` is `Refused`.
-    fn has(&self, query: &GraphOptions, missing: MissingVertex) -> Result<(), Problem> {
+    fn require_vertices(
+        &self,
+        query: &GraphOptions,
+        missing: MissingVertex,
+    ) -> Result<(), Problem> {
         if missing == MissingVertex::Note {
             return Ok(());
         }
-        let (from, to) = match &query.trail {
-            Some(TrailOptions::From(from)) => (Some(from), None),
-            Some(TrailOptions::Between(from, to)) => (Some(from), Some(to)),
-            Some(TrailOptions::Longest(_)) | None => (None, None),
+        let (from, to) = match &query.marked_path {
+            Some(PathOptions::From(from)) => (Some(from), None),
+            Some(PathOptions::Between(from, to)) => (Some(from), Some(to)),
+            Some(PathOptions::Longest(_)) | None => (None, None),
         };
         for (field, key) in [("focus", query.focus.as_ref()), ("from", from), ("to", to)] {
-            let Some(key) = key.filter(|key| self.keyed(key).is_empty()) else { continue };
+            let Some(key) = key.filter(|key| self.noderoles_of_key(key).is_empty()) else {
+                continue;
+            };
             return Err(Problem::not_found(format!(
                 "{field}: this graph has no vertex {key:?}. Use DEPLOYMENT:ROLE, or the id of a \
                  noderole."
@@ -564,7 +575,7 @@ impl WholeGraph {
         connection: &mut PgConnection,
         query: &GraphOptions,
     ) -> Result<Durations, Problem> {
-        if query.trail != Some(TrailOptions::Longest(Length::Time)) {
+        if query.marked_path != Some(PathOptions::Longest(Length::Time)) {
             return Ok(Durations::new());
         }
         let all: Vec<NoderoleId> = self.items.iter().map(|item| item.id).collect();
@@ -579,34 +590,34 @@ impl WholeGraph {
         mut self,
         deployment: Option<DeploymentId>,
         query: &GraphOptions,
-        took: &Durations,
+        durations: &Durations,
         cursor: i64,
     ) -> Result<GraphView, Problem> {
         let known: BTreeSet<NoderoleId> = self.items.iter().map(|item| item.id).collect();
-        let wires = |items: &[Item]| -> usize {
+        let edge_count = |items: &[Item]| -> usize {
             items
                 .iter()
                 .map(|item| item.parents.iter().filter(|(p, _)| known.contains(p)).count())
                 .sum()
         };
-        let (noderoles, wires) = (self.items.len(), wires(&self.items));
-        let waves = trail::waves(&self.items);
+        let (noderoles, edge_count) = (self.items.len(), edge_count(&self.items));
+        let waves = marked_path::waves(&self.items);
         let waves: BTreeMap<NoderoleId, u32> = self
             .items
             .iter()
             .zip(waves)
             .filter_map(|(item, wave)| Some((item.id, wave?)))
             .collect();
-        let (trail, path_view) = self.trail(query, took);
-        let (unfold, gone) = self.narrow(query, &trail);
-        let (folded, cut) = self.fold(&unfold, &trail);
+        let (marked_path, path_view) = self.marked_path(query, durations);
+        let (unfold, gone) = self.restrict(query, &marked_path);
+        let (folded, cut) = self.fold(&unfold, &marked_path);
         let (target, then) = self.then.take().unzip();
         let left_out = self.left_out.take();
         let lines: Vec<String> =
             then.into_iter().chain(left_out).chain(gone.map(str::to_owned)).chain(cut).collect();
         let cut = (!lines.is_empty()).then(|| lines.join(" "));
 
-        let vertex = |vertex| self.vertex(vertex, &waves, &trail);
+        let vertex = |vertex| self.vertex(vertex, &waves, &marked_path);
         let vertices = folded.vertices.iter().map(vertex).collect::<Result<_, _>>()?;
         let edges = self.rewired.mark(&self.items, &folded);
         let name = |id| self.names.get(&id).cloned().ok_or_else(Problem::internal);
@@ -617,31 +628,35 @@ impl WholeGraph {
             vertices,
             edges,
             noderoles,
-            total_edges: wires,
+            total_edges: edge_count,
             waves: waves.values().copied().max().unwrap_or(0),
             cut,
-            trail: path_view,
+            marked_path: path_view,
             cursor,
         })
     }
 
     /// Reduces the graph to the requested part. Returns the noderoles to show individually, and a
     /// note if the requested part does not exist; then the graph stays complete.
-    fn narrow(&mut self, query: &GraphOptions, trail: &PathSet) -> (Unfold, Option<&'static str>) {
+    fn restrict(
+        &mut self,
+        query: &GraphOptions,
+        marked_path: &PathSet,
+    ) -> (Unfold, Option<&'static str>) {
         let mut unfold = self.unfold(query);
-        if query.only_trail && !trail.is_empty() {
-            self.items.retain(|item| trail.noderoles.contains(&item.id));
-            unfold.noderoles.extend(&trail.noderoles);
+        if query.only_path && !marked_path.is_empty() {
+            self.items.retain(|item| marked_path.noderoles.contains(&item.id));
+            unfold.noderoles.extend(&marked_path.noderoles);
             return (unfold, None);
         }
         let Some(key) = &query.focus else { return (unfold, None) };
-        let focused = self.keyed(key);
+        let focused = self.noderoles_of_key(key);
         if focused.is_empty() {
             let gone =
                 "The vertex in this address is not in the graph, so the whole graph is shown.";
             return (unfold, Some(gone));
         }
-        let way = match query.direction {
+        let direction = match query.direction {
             GraphDirection::Both => Direction::Both,
             GraphDirection::Up => Direction::Up,
             GraphDirection::Down => Direction::Down,
@@ -649,7 +664,7 @@ impl WholeGraph {
         let reached = reach(
             &self.items,
             &focused,
-            way,
+            direction,
             query.steps.map_or(usize::MAX, |steps| steps as usize),
         );
         self.items.retain(|item| reached.contains(&item.id));
@@ -661,21 +676,21 @@ impl WholeGraph {
     }
 
     /// The folded graph, and a note if it is not the requested fold.
-    fn fold(&self, unfold: &Unfold, trail: &PathSet) -> (FoldedGraph, Option<String>) {
+    fn fold(&self, unfold: &Unfold, marked_path: &PathSet) -> (FoldedGraph, Option<String>) {
         let fits = |folded: &FoldedGraph| {
-            folded.vertices.len() <= DRAWN && folded.edges.len() <= MAX_EDGES
+            folded.vertices.len() <= MAX_VERTICES && folded.edges.len() <= MAX_EDGES
         };
-        let requested = fold(&self.items, unfold, trail);
+        let requested = fold(&self.items, unfold, marked_path);
         if fits(&requested) {
             return (requested, None);
         }
         let size_note = format!(
-            "This graph has {} vertices and {} edges, but at most {DRAWN} vertices and {MAX_EDGES} \
-             edges can be shown",
+            "This graph has {} vertices and {} edges, but at most {MAX_VERTICES} vertices and \
+             {MAX_EDGES} edges can be shown",
             requested.vertices.len(),
             requested.edges.len()
         );
-        let folded = fold(&self.items, &Unfold::default(), trail);
+        let folded = fold(&self.items, &Unfold::default(), marked_path);
         if fits(&folded) {
             let help = "The graph is grouped by role instead. Focus on a node, or on one noderole \
                         and its dependencies";
@@ -683,7 +698,7 @@ impl WholeGraph {
         }
         // The number of edges between n vertices is not known in advance, but it is at most n
         // squared.
-        let room = DRAWN.min(MAX_EDGES.isqrt());
+        let room = MAX_VERTICES.min(MAX_EDGES.isqrt());
         (
             folded.first(room),
             Some(format!(
@@ -692,57 +707,62 @@ impl WholeGraph {
         )
     }
 
-    /// The trail to mark, and its description for the response.
-    fn trail(&self, query: &GraphOptions, took: &Durations) -> (PathSet, Option<GraphTrail>) {
-        match &query.trail {
-            None | Some(TrailOptions::From(_)) => (PathSet::default(), None),
-            Some(TrailOptions::Between(from, to)) => {
-                let (trail, text) = self.between(from, to);
-                let path_view = GraphTrail {
+    /// The path to mark, and its description for the response.
+    fn marked_path(
+        &self,
+        query: &GraphOptions,
+        durations: &Durations,
+    ) -> (PathSet, Option<GraphPath>) {
+        match &query.marked_path {
+            None | Some(PathOptions::From(_)) => (PathSet::default(), None),
+            Some(PathOptions::Between(from, to)) => {
+                let (marked_path, text) = self.between(from, to);
+                let path_view = GraphPath {
                     summary: text,
-                    noderoles: trail.noderoles.len(),
+                    noderoles: marked_path.noderoles.len(),
                     path: Vec::new(),
                 };
-                (trail, Some(path_view))
+                (marked_path, Some(path_view))
             }
-            Some(TrailOptions::Longest(length)) => {
-                let way = match length {
-                    Length::Count => trail::longest(&self.items, |_| 1),
+            Some(PathOptions::Longest(length)) => {
+                let longest_path = match length {
+                    Length::Count => marked_path::longest(&self.items, |_| 1),
                     // If two paths have the same duration, the one with more noderoles is longer:
                     // it includes noderoles that never ran.
                     Length::Time => {
                         let one = |id| {
-                            took.get(&id)
+                            durations
+                                .get(&id)
                                 .copied()
                                 .unwrap_or(0)
                                 .saturating_mul(MILLISECOND_WEIGHT)
                                 .saturating_add(1)
                         };
-                        trail::longest(&self.items, one)
+                        marked_path::longest(&self.items, one)
                     }
                 };
-                let path_view = self.trail_of(&way, *length, took);
-                (trail::along(&way), Some(path_view))
+                let path_view = self.path_of(&longest_path, *length, durations);
+                (marked_path::along(&longest_path), Some(path_view))
             }
         }
     }
 
     /// All paths from `from` to `to`, or from `to` to `from` if there are none.
     fn between(&self, from: &str, to: &str) -> (PathSet, String) {
-        let (a, b) = (self.keyed(from), self.keyed(to));
+        let (a, b) = (self.noderoles_of_key(from), self.noderoles_of_key(to));
         if a.is_empty() || b.is_empty() {
             return (PathSet::default(), "One end of the path is not in this graph.".into());
         }
-        let (from, to) = (self.called(from), self.called(to));
+        let (from, to) = (self.vertex_name(from), self.vertex_name(to));
         let text = |n: usize, from: &str, to: &str| {
             format!("Path found: {to} waits for {from}, with {} on the path", many(n, "noderole"))
         };
-        let forward = trail::between(&self.items, &a, &b);
+        let forward = marked_path::between(&self.items, &a, &b);
         if !forward.is_empty() {
             let text = text(forward.noderoles.len(), &from, &to);
             return (forward, text + ".");
         }
-        let backward = trail::between(&self.items, &b, &a);
+        let backward = marked_path::between(&self.items, &b, &a);
         if !backward.is_empty() {
             let text = text(backward.noderoles.len(), &to, &from);
             return (backward, text + ". There is no path in the other direction.");
@@ -753,22 +773,22 @@ impl WholeGraph {
         )
     }
 
-    fn trail_of(&self, way: &[NoderoleId], length: Length, took: &Durations) -> GraphTrail {
+    fn path_of(&self, path: &[NoderoleId], length: Length, durations: &Durations) -> GraphPath {
         let known: BTreeMap<NoderoleId, &Item> =
             self.items.iter().map(|item| (item.id, item)).collect();
         let waypoint = |id: &NoderoleId| {
             let item = known.get(id)?;
             let name = format!("{} on {}", item.noderole.role, self.node(item));
-            Some(GraphWaypoint { id: *id, name, duration_ms: took.get(id).copied() })
+            Some(GraphWaypoint { id: *id, name, duration_ms: durations.get(id).copied() })
         };
         let text = match length {
             Length::Count => {
-                format!("Longest path: {} in sequence.", many(way.len(), "noderole"))
+                format!("Longest path: {} in sequence.", many(path.len(), "noderole"))
             }
             Length::Time => {
-                let all: u64 = way.iter().filter_map(|id| took.get(id)).sum();
+                let all: u64 = path.iter().filter_map(|id| durations.get(id)).sum();
                 let seconds = all.div_ceil(1_000);
-                let unmeasured = way.iter().filter(|id| !took.contains_key(id)).count();
+                let unmeasured = path.iter().filter(|id| !durations.contains_key(id)).count();
                 let unknown = match unmeasured {
                     0 => String::new(),
                     unmeasured => {
@@ -778,19 +798,19 @@ impl WholeGraph {
                 format!(
                     "Longest path by time: {} took {seconds} s in their last successful \
                      runs.{unknown}",
-                    many(way.len(), "noderole")
+                    many(path.len(), "noderole")
                 )
             }
         };
-        GraphTrail {
+        GraphPath {
             summary: text,
-            noderoles: way.len(),
-            path: way.iter().filter_map(waypoint).take(MAX_PATH_NODEROLES).collect(),
+            noderoles: path.len(),
+            path: path.iter().filter_map(waypoint).take(MAX_PATH_NODEROLES).collect(),
         }
     }
 
     /// The noderoles that a key names: one, or all of a role.
-    fn keyed(&self, key: &str) -> BTreeSet<NoderoleId> {
+    fn noderoles_of_key(&self, key: &str) -> BTreeSet<NoderoleId> {
         let by_id = key.parse::<NoderoleId>().ok();
         let of_role = key.split_once(':');
         let named = |item: &&Item| match (by_id, of_role) {
@@ -808,7 +828,7 @@ impl WholeGraph {
     }
 
     /// The display name of the vertex with this key.
-    fn called(&self, key: &str) -> String {
+    fn vertex_name(&self, key: &str) -> String {
         let by_id = key.parse::<NoderoleId>().ok();
         match by_id.and_then(|id| self.items.iter().find(|item| item.id == id)) {
             Some(item) => format!("{} on {}", item.noderole.role, self.node(item)),
@@ -836,7 +856,7 @@ impl WholeGraph {
         &self,
         vertex: &Vertex,
         waves: &BTreeMap<NoderoleId, u32>,
-        trail: &PathSet,
+        marked_path: &PathSet,
     ) -> Result<GraphVertex, Problem> {
         let key = &vertex.key;
         let deployment = self.names.get(&key.deployment).cloned().ok_or_else(Problem::internal)?;
@@ -876,7 +896,7 @@ impl WholeGraph {
                 .min()
                 .zip(member_waves().max())
                 .map(|(first, last)| WaveRange { first, last }),
-            on_trail: ids().filter(|id| trail.noderoles.contains(id)).count(),
+            on_path: ids().filter(|id| marked_path.noderoles.contains(id)).count(),
         })
     }
 }
@@ -894,7 +914,7 @@ mod tests {
             names.into_iter().enumerate().map(|(n, name)| (id(n), name)).collect();
         let counts = [3, 9, 4, 4].into_iter().enumerate().map(|(n, count)| (id(n), count));
         let counts: BTreeMap<_, _> = counts.collect();
-        let (shown, note) = fitting(&counts, &names, 8);
+        let (shown, note) = deployments_within_limit(&counts, &names, 8);
         assert_eq!(shown, BTreeSet::from([id(0), id(2)]), "a smaller deployment still fits");
         assert_eq!(
             note.as_deref(),
@@ -903,11 +923,11 @@ mod tests {
                  xen. Open the graph of one of these deployments."
             )
         );
-        assert_eq!(fitting(&counts, &names, 20).1, None);
+        assert_eq!(deployments_within_limit(&counts, &names, 20).1, None);
         let many: BTreeMap<_, _> =
             (0..9).map(|n| (id(n), DeploymentName::parse(&format!("d{n}")).unwrap())).collect();
         let counts = many.keys().map(|id| (*id, 1)).collect();
-        let (_, note) = fitting(&counts, &many, 2);
+        let (_, note) = deployments_within_limit(&counts, &many, 2);
         assert!(note.unwrap().contains("d2, d3, d4, d5, d6 and 2 more."));
     }
 }

@@ -19,7 +19,7 @@ impl Control {
         request: &DeploymentRequest,
     ) -> Result<ProposedDeployment, Problem> {
         actor.require_somewhere(Permission::Operator)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let parent = match &request.parent {
             Some(name) => present.named(name.as_str())?,
             None => present.system()?,
@@ -42,7 +42,7 @@ impl Control {
         name: &str,
     ) -> Result<ProposedDeployment, Problem> {
         actor.require_somewhere(Permission::Operator)?;
-        let id = self.present().await?.named(name)?;
+        let id = self.current_state().await?.named(name)?;
         let edit = Edit::RemoveDeployment(edit::RemoveDeployment { deployment: id });
         let (proposal, version) = self.propose_edit(actor, id, edit).await?;
         Ok(ProposedDeployment { id, proposal, version })
@@ -55,7 +55,7 @@ impl Control {
         edit: Edit,
     ) -> Result<(ProposalId, i32), Problem> {
         actor.require_in(Permission::Operator, deployment)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let mut connection = self.connection().await?;
         let open = store::proposals::open_proposal(&mut connection, deployment).await;
         let rows = match open.map_err(from_store)? {

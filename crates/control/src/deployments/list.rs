@@ -14,10 +14,9 @@ use engine::ids::{
 };
 use store::deployments::{StepFilter, StepListRow};
 
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::people::{Actor, Permission};
 use crate::problems::{corrupt, from_store};
-use crate::runs::pending::node_named;
 use crate::runs::step_counts;
 use crate::text::{self, at};
 use crate::{Control, cursor};
@@ -30,7 +29,7 @@ impl Control {
         name: &str,
     ) -> Result<DeploymentId, Problem> {
         actor.require(Permission::Viewer)?;
-        self.present().await?.named(name)
+        self.current_state().await?.named(name)
     }
 
     /// A page of the list of deployments.
@@ -40,13 +39,23 @@ impl Control {
         query: &DeploymentsQuery,
     ) -> Result<DeploymentPage, Problem> {
         actor.require(Permission::Viewer)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let summaries = self.summaries(&present).await?;
+        // Each path starts with the root, so other text is not the path of a deployment.
+        let root = summaries.first().map(|(path, _)| path.as_str());
+        match cursor::decode(query.sort, query.after.as_ref())?.as_deref() {
+            Some([Key::Text(path)])
+                if query.sort.by == DeploymentSort::Tree && path.split(' ').next() != root =>
+            {
+                return Err(cursor::invalid_cursor(query.sort, query.after.as_ref()));
+            }
+            _ => {}
+        }
         let name = text::filter_text(&query.filter)?.unwrap_or_default();
-        let held = |id: DeploymentId| present.row(id).is_some_and(|row| row.held.is_some());
+        let on_hold = |id: DeploymentId| present.row(id).is_some_and(|row| row.hold.is_some());
         let wants = |(_, found): &(String, DeploymentSummary)| {
             found.name.as_str().contains(name)
-                && query.state.is_none_or(|state| is_so(found, held(found.id), state))
+                && query.state.is_none_or(|state| is_so(found, on_hold(found.id), state))
         };
         let rows: Vec<_> = summaries.into_iter().filter(wants).collect();
         let keys = |(path, found): &(String, DeploymentSummary), sort: DeploymentSort| {
@@ -76,18 +85,19 @@ impl Control {
         name: &str,
     ) -> Result<DeploymentDetails, Problem> {
         actor.require(Permission::Viewer)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let id = present.named(name)?;
         let mut summaries = self.summaries(&present).await?.into_iter();
         let (_, summary) =
             summaries.find(|(_, found)| found.id == id).ok_or_else(Problem::internal)?;
         let parent = present.skeleton.deployments.get(&id).and_then(|found| found.parent);
-        let parent = parent.and_then(|parent| present.skeleton.deployments.get(&parent));
+        let parent = parent.and_then(|id| present.skeleton.deployments.get_key_value(&id));
         let row = present.row(id);
         Ok(DeploymentDetails {
             summary,
-            parent: parent.map(|parent| parent.name.clone()),
-            on_hold: row.and_then(|row| row.held.as_ref()).map(|(_, reason)| reason.clone()),
+            parent: parent.map(|(_, parent)| parent.name.clone()),
+            parent_id: parent.map(|(id, _)| *id),
+            on_hold: row.and_then(|row| row.hold.as_ref()).map(|(_, reason)| reason.clone()),
             priority: row.map_or(0, |row| row.priority),
         })
     }
@@ -95,7 +105,7 @@ impl Control {
     /// All deployments in tree order, each with its path.
     async fn summaries(
         &self,
-        present: &Present,
+        present: &CurrentState,
     ) -> Result<Vec<(String, DeploymentSummary)>, Problem> {
         let mut connection = self.connection().await?;
         let counts: BTreeMap<_, _> = store::deployments::counts(&mut connection)
@@ -129,17 +139,18 @@ impl Control {
         let StepSort::Id = query.sort.by;
         let page =
             cursor::stored(query.sort, query.after.as_ref(), query.limit, StepListRow::BY_ID)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let filter = StepFilter {
             deployment: text::filter_text(&query.deployment)?
                 .map(|name| present.named(name))
                 .transpose()?,
             node: text::filter_text(&query.node)?
-                .map(|name| node_named(&present, name))
+                .map(|name| present.node_named(name))
                 .transpose()?,
             role: text::filter_text(&query.role)?,
             state: query.state.map(StepState::as_str),
             stale: query.stale,
+            unchecked: query.unchecked,
             generation: query.blueprint.map(|number| number.0),
         };
         let mut rows =
@@ -150,8 +161,9 @@ impl Control {
     }
 }
 
-fn step(present: &Present, row: StepListRow) -> Result<StepSummary, Problem> {
-    let deployment = present.name_of(DeploymentId(row.deployment_id));
+fn step(present: &CurrentState, row: StepListRow) -> Result<StepSummary, Problem> {
+    let deployment_id = DeploymentId(row.deployment_id);
+    let deployment = present.name_of(deployment_id);
     let role = RoleName::parse(&row.role).map_err(corrupt)?;
     let instance = row.instance.try_into().map_err(corrupt)?;
     Ok(StepSummary {
@@ -161,24 +173,26 @@ fn step(present: &Present, row: StepListRow) -> Result<StepSummary, Problem> {
         node: NodeId(row.node_id),
         fqdn: present.command_name(&row.fqdn),
         deployment: DeploymentName::parse(&deployment).map_err(corrupt)?,
+        deployment_id,
         state: StepState::from_name(&row.state).unwrap_or(StepState::Blocked),
         since: at(row.since),
         stale: row.stale,
+        unchecked: row.unchecked,
         generation: BlueprintNumber(row.generation),
         error: row.error,
     })
 }
 
-fn is_so(found: &DeploymentSummary, held: bool, state: DeploymentState) -> bool {
+fn is_so(found: &DeploymentSummary, on_hold: bool, state: DeploymentState) -> bool {
     let is_working = found.steps.todo + found.steps.transition > 0;
     match state {
-        DeploymentState::OnHold => held,
+        DeploymentState::OnHold => on_hold,
         DeploymentState::Proposed => found.proposal.is_some(),
         DeploymentState::Review => found.review.is_some(),
         DeploymentState::Error => found.steps.error > 0,
         DeploymentState::Working => is_working,
         DeploymentState::Idle => {
-            !held && found.proposal.is_none() && found.steps.error == 0 && !is_working
+            !on_hold && found.proposal.is_none() && found.steps.error == 0 && !is_working
         }
     }
 }
@@ -195,7 +209,7 @@ pub(crate) struct TreeDeployment {
 }
 
 /// All deployments in tree order: each directly below its parent, siblings by name.
-pub(crate) fn tree(present: &Present) -> Vec<TreeDeployment> {
+pub(crate) fn tree(present: &CurrentState) -> Vec<TreeDeployment> {
     let all = &present.skeleton.deployments;
     let mut below: BTreeMap<Option<DeploymentId>, Vec<DeploymentId>> = BTreeMap::new();
     for (id, deployment) in all {

@@ -7,11 +7,12 @@ use api::deployments::{
 use api::listing::PAGE_SIZE;
 use api::runs::StepState;
 use api::values::MAX_VALUES;
-use api::values::Provenance;
+use api::values::{Provenance, ValueLayer};
 use engine::Hash;
 use engine::anneal::Reason;
 use engine::catalog::{Check, Role};
 use engine::cluster::NoderoleKey;
+use engine::counting::many;
 use engine::data::{OwnData, StepOutput, layers, mask};
 use engine::ids::{
     ActionName, BlueprintNumber, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId,
@@ -25,7 +26,7 @@ use store::runs::RoleCheckRow;
 
 use crate::Control;
 use crate::catalog::roles::attribs;
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::people::{Actor, Permission};
 use crate::problems::{corrupt, from_store};
 use crate::proposals::change::{author_of, counting, makes_author, plan_on_pool};
@@ -54,7 +55,7 @@ impl Control {
     /// The details of a noderole.
     pub async fn noderole(&self, actor: &Actor, id: NoderoleId) -> Result<NoderoleView, Problem> {
         actor.require(Permission::Viewer)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let row = store::deployments::noderole(&self.store, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| {
             Problem::not_found(
@@ -81,13 +82,24 @@ impl Control {
         let role_name = RoleName::parse(&row.noderole.role).map_err(corrupt)?;
         let data = self.own_data(&present, &row, role, &role_name);
         let state = StepState::from_name(&row.step.state).unwrap_or(StepState::Blocked);
-        let mut why = self.why(&mut connection, &present, step, state, &row, &parents).await?;
+        let mut reasons =
+            self.reasons(&mut connection, &present, step, state, &row, &parents).await?;
         let result = store::runs::role_check(&mut connection, step).await.map_err(from_store)?;
+        let obstacle =
+            store::runs::check_obstacle(&mut connection, step).await.map_err(from_store)?;
         drop(connection);
         let check = role.check().map(|(policy, script)| {
             noderole_check(*policy, &script.name, row.step.generation, result)
         });
-        why.extend(check.as_ref().and_then(|check| check_reason(check, state)));
+        if let Some(reason) =
+            check.as_ref().and_then(|check| check_reason(check, state, obstacle.as_deref()))
+        {
+            // A check and not a run set the ERROR, so its text replaces the one for a failed run.
+            match reasons.first_mut() {
+                Some(first) if state == StepState::Error => *first = reason,
+                _ => reasons.push(reason),
+            }
+        }
         let may_edit = self.noderole_draft(actor, &present, &row, role).await?;
         let layered = layers(
             step,
@@ -112,8 +124,9 @@ impl Control {
             deployment: DeploymentName::parse(&row.deployment.name).map_err(corrupt)?,
             deployment_id: deployment,
             state,
+            stale: is_stale(&row, state),
             since: at(row.step.since),
-            why,
+            reasons,
             error: row.step.error.clone(),
             generation: BlueprintNumber(row.step.generation),
             applied: (row.step.applied_generation > 0)
@@ -141,7 +154,7 @@ impl Control {
 
     fn own_data(
         &self,
-        present: &Present,
+        present: &CurrentState,
         row: &NoderoleRow,
         role: &Role,
         name: &RoleName,
@@ -161,7 +174,7 @@ impl Control {
     async fn noderole_draft(
         &self,
         actor: &Actor,
-        present: &Present,
+        present: &CurrentState,
         row: &NoderoleRow,
         role: &Role,
     ) -> Result<EditableDraft, Problem> {
@@ -190,7 +203,7 @@ impl Control {
             version: open.version,
             makes_author: makes_author(actor, &edits),
             data: drafted.map_or_else(|| row.noderole.data.clone(), |d| d.data.clone()),
-            data_by: drafted.and_then(|drafted| author_of(&edits, drafted.why.edit())),
+            data_by: drafted.and_then(|drafted| author_of(&edits, drafted.cause.edit())),
             defaults: data_below_user(&planned.effects, present, row, role, &key),
             rerun: planned.effects.reruns.iter().any(|r| r.node == node && r.noderole == key),
         }))
@@ -203,32 +216,32 @@ impl Control {
     }
 
     /// The reasons for a step's state, each with its solution.
-    async fn why(
+    async fn reasons(
         &self,
         on: &mut PgConnection,
-        present: &Present,
+        present: &CurrentState,
         step: StepId,
         state: StepState,
         row: &NoderoleRow,
         parents: &[EdgeRow],
     ) -> Result<Vec<String>, Problem> {
-        let mut why = Vec::new();
+        let mut reasons = Vec::new();
         match state {
             StepState::Blocked => {
-                why.extend(parents.iter().filter_map(|parent| blocked_by(present, parent)))
+                reasons.extend(parents.iter().filter_map(|parent| blocked_by(present, parent)))
             }
             StepState::Todo => {
-                why.extend(self.waits(on, step).await?);
+                reasons.extend(self.waits(on, step).await?);
             }
             StepState::Transition => {
                 let run = store::deployments::open_run(on, step).await.map_err(from_store)?;
-                why.extend(run.map(|run| match run.state.as_str() {
+                reasons.extend(run.map(|run| match run.state.as_str() {
                     "queued" => format!("Run {} waits for a worker with a free slot.", run.id),
                     _ => format!("Run {} is under way.", run.id),
                 }));
             }
             // The page shows the error itself next to this.
-            StepState::Error => why.push(
+            StepState::Error => reasons.push(
                 "The step failed. Retry it, or change its data with a proposal. Its dependents \
                  wait until then."
                     .into(),
@@ -236,13 +249,19 @@ impl Control {
             StepState::Active | StepState::Proposed => {}
         }
         if state == StepState::Active && row.step.applied_generation < row.step.generation {
-            why.push(format!("The step has not applied blueprint {} yet.", row.step.generation));
+            reasons
+                .push(format!("The step has not applied blueprint {} yet.", row.step.generation));
+        }
+        if is_stale(row, state) {
+            reasons.push(
+                "The input changed since the last run. Propose to run the step again.".into(),
+            );
         }
         if let Some(cause) = &row.step.cause {
             let by = row.step.cause_by.as_deref();
-            why.push(format!("The step runs again: {}.", cause_text(cause, by)));
+            reasons.push(format!("The step runs again. Reason: {}.", cause_text(cause, by)));
         }
-        Ok(why)
+        Ok(reasons)
     }
 
     /// All admission rules that keep a TODO step from starting. The global run limit is a setting
@@ -262,11 +281,16 @@ impl Control {
     }
 }
 
+/// Whether the input changed since the last run and no run is under way for it.
+fn is_stale(row: &NoderoleRow, state: StepState) -> bool {
+    state == StepState::Active && row.step.stale
+}
+
 /// The values of a noderole below its user data, with the proposal's edits applied and secrets
 /// masked.
 fn data_below_user(
     effects: &Effects,
-    present: &Present,
+    present: &CurrentState,
     row: &NoderoleRow,
     role: &Role,
     key: &NoderoleKey,
@@ -304,16 +328,16 @@ impl OwnLayers {
     }
 
     fn layers(&self, _: &Role, output: Option<&Value>) -> Vec<DataLayer> {
-        let layer = |source: &str, value: &Value| DataLayer {
-            source: source.into(),
+        let layer = |source: ValueLayer, value: &Value| DataLayer {
+            source,
             value: if value.is_null() { json!({}) } else { mask(value) },
         };
         vec![
-            layer("role template", &self.template),
-            layer("deployment role", &self.deployment_role),
-            layer("system", &self.system),
-            layer("output", output.unwrap_or(&Value::Null)),
-            layer("user", &self.user),
+            layer(ValueLayer::Template, &self.template),
+            layer(ValueLayer::DeploymentRole, &self.deployment_role),
+            layer(ValueLayer::System, &self.system),
+            layer(ValueLayer::Output, output.unwrap_or(&Value::Null)),
+            layer(ValueLayer::User, &self.user),
         ]
     }
 }
@@ -338,7 +362,7 @@ fn noderole_check(
         },
         passes: result.as_ref().is_some_and(|row| row.passes),
         failures: of(|row| row.failures),
-        reran: result.as_ref().is_some_and(|row| row.reran),
+        caused_rerun: result.as_ref().is_some_and(|row| row.caused_rerun),
         duration_ms: of(|row| row.duration_ms),
         checked: result.as_ref().and_then(|row| row.checked_at).map(at),
         changed: result.as_ref().and_then(|row| row.changed_at).map(at),
@@ -347,23 +371,54 @@ fn noderole_check(
 }
 
 /// Why a step with a check is not converged although it is ACTIVE, or how its ERROR ends.
-fn check_reason(check: &NoderoleCheck, state: StepState) -> Option<String> {
+fn check_reason(check: &NoderoleCheck, state: StepState, obstacle: Option<&str>) -> Option<String> {
     let failing = check.state == CheckState::Failing;
+    let next = || match obstacle {
+        Some(obstacle) => check_obstacle_text(obstacle),
+        None => "It runs as soon as a worker can run it.",
+    };
     match state {
-        StepState::Active if failing && check.reran && check.failures == 0 => Some(
+        StepState::Active if failing && check.caused_rerun && check.failures == 0 => Some(
             "The step ran again because its check failed. The check has not passed yet.".into(),
         ),
         StepState::Active if failing => Some(format!(
-            "The check failed {} of {} times in a row.",
-            check.failures, check.policy.failures
+            "The check failed {} in a row. It has an effect after {}.",
+            many(check.failures, "time"),
+            many(check.policy.failures, "failure")
         )),
-        StepState::Active if !check.passes => {
-            Some("The check has not run. It runs as soon as a worker can run it.".into())
+        StepState::Active if check.state == CheckState::Passing && !check.passes => {
+            Some(format!("The last check passed, but the next one is overdue. {}", next()))
         }
+        StepState::Active if !check.passes => Some(format!("The check has not run. {}", next())),
         StepState::Error if failing => {
-            Some("The check made the step fail. The step is active again when it passes.".into())
+            let reason = format!(
+                "The check failed {} in a row. The step is ACTIVE again when the check passes. You \
+                 can also retry the step, which runs it, or change its data with a proposal.",
+                many(check.failures, "time")
+            );
+            Some(match obstacle {
+                Some(obstacle) => format!("{reason} {}", check_obstacle_text(obstacle)),
+                None => reason,
+            })
         }
         _ => None,
+    }
+}
+
+/// Why no worker can run a check now, with the solution.
+fn check_obstacle_text(obstacle: &str) -> &'static str {
+    match obstacle {
+        "execution_off" => {
+            "It cannot run: execution is off. An operator can turn it on with `gantry execution \
+             on --reason TEXT`."
+        }
+        "on_hold" => "It cannot run: the deployment is on hold. An operator can end the hold.",
+        "jig_off" => "It cannot run: its jig is off. Propose to turn the jig on.",
+        "maintenance" => "It cannot run: the node is in maintenance. An operator can end it.",
+        "node" => "It cannot run: the node is not in the state that the role needs. See the node.",
+        "no_worker" => "It cannot run: no worker is running. Start one with `gantry worker`.",
+        "parent" => "It runs after the parents of the step are done.",
+        _ => "It runs after the run on the node has ended.",
     }
 }
 
@@ -379,7 +434,7 @@ fn may_retry(actor: &Actor, place: DeploymentId, state: StepState) -> Result<(),
     }
 }
 
-fn blocked_by(present: &Present, parent: &EdgeRow) -> Option<String> {
+fn blocked_by(present: &CurrentState, parent: &EdgeRow) -> Option<String> {
     let name = format!("{} on {}", parent.role, present.in_full(&parent.fqdn));
     match StepState::from_name(&parent.state)? {
         StepState::Active => None,
@@ -391,11 +446,53 @@ fn blocked_by(present: &Present, parent: &EdgeRow) -> Option<String> {
     }
 }
 
-fn to_ref(present: &Present, row: &EdgeRow) -> Result<NoderoleRef, Problem> {
+fn to_ref(present: &CurrentState, row: &EdgeRow) -> Result<NoderoleRef, Problem> {
     Ok(NoderoleRef {
         id: NoderoleId(row.noderole_id),
         role: RoleName::parse(&row.role).map_err(corrupt)?,
+        node: NodeId(row.node_id),
         fqdn: present.in_full(&row.fqdn),
         state: StepState::from_name(&row.state).unwrap_or(StepState::Blocked),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::catalog::OnFailure;
+
+    use super::*;
+
+    fn check(state: CheckState, failures: u32) -> NoderoleCheck {
+        let policy = Check { interval: 30, timeout: 5, failures: 2, on_failure: OnFailure::Report };
+        NoderoleCheck { state, failures, ..noderole_check(policy, "check/alive", 1, None) }
+    }
+
+    #[test]
+    fn overdue_check_is_not_described_as_never_run() {
+        let overdue = check(CheckState::Passing, 0);
+        assert_eq!(
+            check_reason(&overdue, StepState::Active, Some("execution_off")).unwrap(),
+            "The last check passed, but the next one is overdue. It cannot run: execution is off. \
+             An operator can turn it on with `gantry execution on --reason TEXT`."
+        );
+        assert_eq!(
+            check_reason(&check(CheckState::Unknown, 0), StepState::Active, None).unwrap(),
+            "The check has not run. It runs as soon as a worker can run it."
+        );
+    }
+
+    #[test]
+    fn failed_check_has_one_consistent_reason() {
+        let failed = check(CheckState::Failing, 3);
+        assert_eq!(
+            check_reason(&failed, StepState::Error, None).unwrap(),
+            "The check failed 3 times in a row. The step is ACTIVE again when the check passes. You \
+             can also retry the step, which runs it, or change its data with a proposal."
+        );
+        let once = check(CheckState::Failing, 1);
+        assert_eq!(
+            check_reason(&once, StepState::Active, None).unwrap(),
+            "The check failed 1 time in a row. It has an effect after 2 failures."
+        );
+    }
 }

@@ -7,7 +7,7 @@ use api::Problem;
 use api::listing::{Cursor, Key, Limit};
 use api::values::{
     MAX_VALUE_CHARS, MAX_VALUES, ResultLine, ResultLines, ResultOutcome, ResultsQuery, SetBy,
-    ValuePage, ValueView, ValuesQuery, ValuesView,
+    ValueLayer, ValuePage, ValueView, ValuesQuery, ValuesView,
 };
 use engine::Hash;
 use engine::catalog::Role;
@@ -16,14 +16,15 @@ use engine::data::{
     Contribution, Layer, Layered, OwnData, RunSources, Source, StepOutput, layers, mask, visible,
 };
 use engine::ids::{
-    BlueprintNumber, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, StepId,
+    BlueprintNumber, DeploymentId, DeploymentName, NodeId, NoderoleId, ProposalId, RoleName, RunId,
+    StepId,
 };
 use serde_json::Value;
 use sqlx::PgConnection;
 use store::deployments::{NoderoleRow, ResultFilter, SetRow, Setting, StepOf};
 use store::runs::VisibleStepData;
 
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::people::{Actor, Permission};
 use crate::problems::{from_store, no_run};
 use crate::text::{self, at};
@@ -52,7 +53,7 @@ impl Control {
         query: &ValuesQuery,
     ) -> Result<ValuesView, Problem> {
         actor.require(Permission::Viewer)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let row = store::deployments::noderole(&self.store, id).await.map_err(from_store)?;
         let row = row.filter(|row| row.noderole.disposition == "in_service");
         let row =
@@ -67,7 +68,8 @@ impl Control {
         Ok(ValuesView {
             name: format!("{} on {}", row.noderole.role, present.in_full(&row.node.fqdn)),
             noderole: id,
-            deployment: DeploymentId(row.noderole.deployment_id),
+            deployment: DeploymentName::parse(&row.deployment.name).map_err(corrupt)?,
+            deployment_id: DeploymentId(row.noderole.deployment_id),
             run: None,
             page,
             surroundings: None,
@@ -76,7 +78,7 @@ impl Control {
 
     async fn layered(
         &self,
-        present: &Present,
+        present: &CurrentState,
         row: &NoderoleRow,
         own_only: bool,
     ) -> Result<Layered, Problem> {
@@ -135,7 +137,7 @@ impl Control {
                 "own: a run has no values of its own. Omit it, or get the values of the noderole.",
             ));
         }
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let row = store::runs::run(&self.store, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_run(id))?;
         let noderole = store::deployments::noderole(&self.store, NoderoleId(row.noderole))
@@ -170,7 +172,8 @@ impl Control {
         Ok(ValuesView {
             name: format!("{} on {}", row.role, present.in_full(&row.fqdn)),
             noderole: NoderoleId(row.noderole),
-            deployment: DeploymentId(noderole.noderole.deployment_id),
+            deployment: DeploymentName::parse(&row.deployment).map_err(corrupt)?,
+            deployment_id: DeploymentId(noderole.noderole.deployment_id),
             run: Some(id),
             page,
             surroundings,
@@ -260,18 +263,22 @@ fn beginning(text: &str) -> String {
     }
 }
 
-fn role_of<'p>(present: &'p Present, hash: &[u8]) -> Result<&'p Role, Problem> {
+fn role_of<'p>(present: &'p CurrentState, hash: &[u8]) -> Result<&'p Role, Problem> {
     let hash = Hash::from_bytes(hash).ok_or_else(Problem::internal)?;
     present.catalog.role(hash).map(AsRef::as_ref).map_err(corrupt)
 }
 
-fn role_data<'p>(present: &'p Present, deployment: DeploymentId, role: &RoleName) -> &'p Value {
+fn role_data<'p>(
+    present: &'p CurrentState,
+    deployment: DeploymentId,
+    role: &RoleName,
+) -> &'p Value {
     let deployment = present.blueprint.deployments.get(&deployment);
     deployment.and_then(|d| d.doc.roles.get(role)).map_or(&Value::Null, |role| &role.data)
 }
 
 fn contribution<'p>(
-    present: &'p Present,
+    present: &'p CurrentState,
     seen: &'p VisibleStepData,
 ) -> Result<Contribution<'p>, Problem> {
     let role = role_of(present, seen.role_hash.as_bytes())?;
@@ -292,7 +299,7 @@ fn contribution<'p>(
 /// The requested page of the values.
 async fn page(
     on: &mut PgConnection,
-    present: &Present,
+    present: &CurrentState,
     data: &Value,
     sources: BTreeMap<&str, Source>,
     query: &ValuesQuery,
@@ -342,19 +349,23 @@ async fn page(
 }
 
 fn value_view(
-    present: &Present,
+    present: &CurrentState,
     data: &Value,
     path: &str,
     source: &Source,
     of: Option<&StepOf>,
 ) -> ValueView {
-    let (layer, words) = match &source.layer {
-        Layer::Template => ("template", "role template".to_owned()),
-        Layer::Profile(name) => ("profile", format!("profile {name}")),
-        Layer::DeploymentRole => ("deployment_role", "deployment role".to_owned()),
-        Layer::System => ("system", "system".to_owned()),
-        Layer::Output => ("output", "output".to_owned()),
-        Layer::User => ("user", "user".to_owned()),
+    let layer = match &source.layer {
+        Layer::Template => ValueLayer::Template,
+        Layer::Profile(_) => ValueLayer::Profile,
+        Layer::DeploymentRole => ValueLayer::DeploymentRole,
+        Layer::System => ValueLayer::System,
+        Layer::Output => ValueLayer::Output,
+        Layer::User => ValueLayer::User,
+    };
+    let words = match &source.layer {
+        Layer::Profile(name) => format!("profile {name}"),
+        _ => layer.label().to_owned(),
     };
     let value = match data.pointer(path).map(mask) {
         Some(Value::String(text)) => text,
@@ -364,7 +375,7 @@ fn value_view(
     ValueView {
         path: path.to_owned(),
         value: value.chars().take(MAX_VALUE_CHARS).collect(),
-        layer: layer.to_owned(),
+        layer,
         source: match of {
             Some(of) => format!("{words} of {} on {}", of.role, present.in_full(&of.fqdn)),
             None => words,
@@ -462,7 +473,7 @@ mod tests {
         let by = |path: &str, value: Value| set_by(&rows, path, &value).map(|set| set.blueprint.0);
         assert_eq!(by("/a", json!(1)), Some(7), "a restored value counts from its restoration");
         assert_eq!(by("/b", json!(3)), Some(9));
-        assert_eq!(by("/b", json!(2)), None, "the newest one differs, so the value is unknown");
+        assert_eq!(by("/b", json!(2)), None, "the newest value differs, so its edit is unknown");
         assert_eq!(set_by(&[], "/a", &json!(1)), None);
     }
 }

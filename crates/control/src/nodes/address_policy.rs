@@ -117,7 +117,10 @@ mod tests {
         added.of_record(person, 0).unwrap();
         added.of_record(other, 1).unwrap();
         let left = (ADDRESSES_PER_HOUR - ADDRESSES_PER_MINUTE) as usize;
-        assert!(added.count_text(person, left + 1).is_err(), "all of them are rejected");
+        assert!(
+            added.count_text(person, left + 1).is_err(),
+            "all addresses above the limit are rejected"
+        );
         added.count_text(person, left).unwrap();
         assert!(added.count_text(person, 1).unwrap_err().detail.contains("within one hour"));
         assert_eq!(usize::try_from(ADDRESSES_PER_HOUR), Ok(INVENTORY * ADDRESSES));

@@ -2,6 +2,7 @@
 
 pub mod address_policy;
 pub(crate) mod connection;
+pub(crate) mod hardware;
 pub(crate) mod node;
 pub(crate) mod node_list;
 pub(crate) mod records;

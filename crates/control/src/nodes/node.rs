@@ -8,12 +8,13 @@
 //! A client that changes a record states the version that it has seen. If the record has changed
 //! since, the request is refused.
 
+use api::JoinPhase;
 use api::listing::{Cursor, Key, Limit, PAGE_SIZE};
 use api::live::{Live, Topic};
 use api::nodes::{
-    HealthCheckPage, HealthCheckView, HealthChecksQuery, Maintenance, NodeChange, NodeConnection,
-    NodeConnectionChange, NodeFacts, NodeNoderole, NodeNoderolePage, NodeNoderolesQuery,
-    NodeStatus, NodeToken, NodeView, ReportView, SshView,
+    FactSource, HealthCheckPage, HealthCheckView, HealthChecksQuery, Maintenance, NodeChange,
+    NodeConnection, NodeConnectionChange, NodeFacts, NodeNoderole, NodeNoderolePage,
+    NodeNoderolesQuery, NodeStatus, NodeToken, NodeView, ReportView, SshView,
 };
 use api::runs::StepState;
 use api::{Problem, limits};
@@ -31,11 +32,11 @@ use store::nodes::{
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::current::Present;
-use crate::nodes::records::{check_macs, check_serial, version_conflict};
+use crate::current::CurrentState;
+use crate::nodes::hardware::{check_macs, check_serial};
 use crate::nodes::{address_policy, connection};
 use crate::people::{Actor, Permission};
-use crate::problems::{corrupt, from_store};
+use crate::problems::{corrupt, from_store, no_node};
 use crate::runs::list::to_run;
 use crate::runs::operations::{checked, from_change};
 use crate::text::{self, at};
@@ -52,7 +53,7 @@ impl Control {
         actor.require(Permission::Viewer)?;
         // Read the cursor first, so the live stream reports all later events.
         let cursor = self.current_cursor().await?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let mut connection = self.connection().await?;
         let row = find_node(&mut connection, &present, name).await?;
         let id = NodeId(row.id);
@@ -97,7 +98,7 @@ impl Control {
             version: row.version,
             deployment: DeploymentName::parse(&present.name_of(deployment)).map_err(corrupt)?,
             deployment_id: deployment,
-            record,
+            record_only: record,
             status: node_status(&row),
             connection: connection_view(&row.transport, &row.address, &row.connection),
             added: at(row.created_at),
@@ -108,7 +109,7 @@ impl Control {
                 .collect::<Result<_, _>>()?,
             more_noderoles,
             runs: runs.iter().map(|row| to_run(&present, row)).collect::<Result<_, _>>()?,
-            facts: facts.into_iter().map(facts_of).collect(),
+            facts: facts.into_iter().map(facts_of).collect::<Result<_, _>>()?,
             reports: reports.into_iter().map(report).collect(),
             tokens: tokens.into_iter().map(token).collect(),
             may_change: may_change.into(),
@@ -146,7 +147,7 @@ impl Control {
             ascending: !query.sort.descending,
             after: health_check_cursor(query)?,
         };
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let mut connection = self.connection().await?;
         let node = NodeId(find_node(&mut connection, &present, name).await?.id);
         let size = Limit::rows(query.limit, MAX_HEALTH_CHECKS);
@@ -179,7 +180,7 @@ impl Control {
             descending: query.sort.descending,
             after: noderole_cursor(query)?,
         };
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let mut connection = self.connection().await?;
         let node = NodeId(find_node(&mut connection, &present, name).await?.id);
         let size = Limit::rows(query.limit, PAGE_SIZE);
@@ -216,17 +217,20 @@ impl Control {
         let actor = actor.still(&mut transaction).await?;
         let row =
             store::nodes::lock_node_record(&mut transaction, node).await.map_err(from_store)?;
-        let before = row.ok_or_else(|| {
-            Problem::not_found("This node no longer exists. See the list of nodes.")
-        })?;
+        let Some(before) = row else {
+            drop(transaction);
+            return Err(self.no_record(node).await);
+        };
         let place = node_deployment(&mut transaction, node).await?;
         actor.require_in(Permission::Operator, place)?;
-        still(Some(version), before.version, &before.fqdn)?;
+        require_version(Some(version), before.version, &before.fqdn)?;
         let after = self.changed(&before, &change)?;
         if after == before {
             return Ok(before.version);
         }
-        if before.meant && (is_connection_changed(&before, &after) || after.hints != before.hints) {
+        if before.in_blueprint
+            && (is_connection_changed(&before, &after) || after.hints != before.hints)
+        {
             return Err(in_blueprint_problem(&before.fqdn, &change));
         }
         self.added.of_record(actor.person, count_new_addresses(&before, &after))?;
@@ -263,8 +267,8 @@ impl Control {
             check_object("hints", hints, limits::HINTS)?;
             after.hints = hints.clone();
         }
-        if let Some(wanted) = &change.connection {
-            (after.address, after.connection) = self.changed_connection(before, wanted)?;
+        if let Some(requested) = &change.connection {
+            (after.address, after.connection) = self.changed_connection(before, requested)?;
         }
         Ok(after)
     }
@@ -313,29 +317,31 @@ impl Control {
         let mut transaction = self.begin().await?;
         store::blueprints::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         let actor = actor.still(&mut transaction).await?;
-        let gone = || Problem::not_found("This node no longer exists. See the list of nodes.");
         // Descriptive data changes without the commit lock, so only the lock of the record keeps
         // its version stable.
-        store::nodes::lock_node_record(&mut transaction, node)
-            .await
-            .map_err(from_store)?
-            .ok_or_else(gone)?;
+        let record =
+            store::nodes::lock_node_record(&mut transaction, node).await.map_err(from_store)?;
+        if record.is_none() {
+            drop(transaction);
+            return Err(self.no_record(node).await);
+        }
         let row = store::nodes::node_detail(&mut transaction, node)
             .await
             .map_err(from_store)?
-            .ok_or_else(gone)?;
+            .ok_or_else(no_node)?;
         actor.require_in(Permission::Operator, DeploymentId(row.deployment_id))?;
-        still(version, row.version, &row.fqdn)?;
+        require_version(version, row.version, &row.fqdn)?;
         let by = maintenance.then_some((actor.person, reason));
         let news = store::runs::set_node_maintenance(&mut transaction, node, by)
             .await
             .map_err(from_change)?;
-        if !news.ok_or_else(gone)? {
-            let why = row.unavailable_reason.map(|why| format!(": {why}")).unwrap_or_default();
+        if !news.ok_or_else(no_node)? {
+            let reason =
+                row.unavailable_reason.map(|reason| format!(": {reason}")).unwrap_or_default();
             let by = row.unavailable_by.map(|by| format!(" by {by}")).unwrap_or_default();
             let detail = match maintenance {
                 false => format!("Node {} is not in maintenance.", row.fqdn),
-                true => format!("Node {} is already in maintenance{by}{why}", row.fqdn),
+                true => format!("Node {} is already in maintenance{by}{reason}", row.fqdn),
             };
             return Err(Problem::conflict("state", detail));
         }
@@ -369,8 +375,18 @@ impl From<NodeId> for NodeAtVersion {
     }
 }
 
+/// The problem for a change based on an outdated version of the record.
+pub(crate) fn version_conflict(fqdn: &str) -> Problem {
+    Problem::new(
+        412,
+        "changed_meanwhile",
+        "Changed in the meantime",
+        format!("Node {fqdn} was changed after you loaded it. Reload it, then try again."),
+    )
+}
+
 /// Returns an error if the record has another version than the one that the client has seen.
-pub(crate) fn still(seen: Option<i32>, version: i32, fqdn: &str) -> Result<(), Problem> {
+pub(crate) fn require_version(seen: Option<i32>, version: i32, fqdn: &str) -> Result<(), Problem> {
     match seen {
         Some(seen) if seen != version => Err(version_conflict(fqdn)),
         _ => Ok(()),
@@ -387,8 +403,8 @@ pub(crate) async fn write_node(
     after: &NodeRecord,
     (by, reason): (Option<PersonId>, Option<&str>),
 ) -> Result<i32, Problem> {
-    let other_way = is_connection_changed(before, after);
-    if other_way && before.busy {
+    let changes_connection = is_connection_changed(before, after);
+    if changes_connection && before.busy {
         return Err(Problem::conflict(
             "busy",
             format!(
@@ -403,8 +419,9 @@ pub(crate) async fn write_node(
         detail.insert("reason".into(), reason.into());
     }
     detail.insert("fqdn".into(), before.fqdn.clone().into());
-    let version =
-        store::nodes::update_node_record(on, node, after, other_way).await.map_err(from_store)?;
+    let version = store::nodes::update_node_record(on, node, after, changes_connection)
+        .await
+        .map_err(from_store)?;
     store::audit::append_audit(on, by, "node.change", &node.to_string(), &detail.into())
         .await
         .map_err(from_store)?;
@@ -434,24 +451,24 @@ pub(crate) async fn notify(on: &mut PgConnection, fqdn: String) -> Result<(), Pr
 /// Validates an object from a client: small, and without a reference to a secret, because every
 /// viewer sees it.
 pub(crate) fn check_object<'v>(
-    what: &str,
+    field: &str,
     value: &'v Value,
     most: usize,
 ) -> Result<&'v Map<String, Value>, Problem> {
     let object = value.as_object().ok_or_else(|| {
-        Problem::invalid(format!("{what}: must be a JSON object, such as {{\"key\": \"value\"}}."))
+        Problem::invalid(format!("{field}: must be a JSON object, such as {{\"key\": \"value\"}}."))
     })?;
     if serde_json::to_vec(value).map_or(usize::MAX, |bytes| bytes.len()) > most {
         return Err(Problem::invalid(format!(
-            "{what}: must have at most {} KiB as JSON.",
+            "{field}: must have at most {} KiB as JSON.",
             most / 1024
         )));
     }
     check_user_data(value)
-        .map_err(|error| Problem::invalid(text::sentence(&format!("{what}: {error}"))))?;
+        .map_err(|error| Problem::invalid(text::sentence(&format!("{field}: {error}"))))?;
     if secret::contains_reference(value) {
         return Err(Problem::invalid(format!(
-            "{what}: must not have a reference to a secret ($secret), because every viewer can \
+            "{field}: must not have a reference to a secret ($secret), because every viewer can \
              read this field."
         )));
     }
@@ -478,15 +495,14 @@ pub(crate) async fn node_deployment(
     node: NodeId,
 ) -> Result<DeploymentId, Problem> {
     let row = store::nodes::node_detail(on, node).await.map_err(from_store)?;
-    let row = row
-        .ok_or_else(|| Problem::not_found("This node no longer exists. See the list of nodes."))?;
+    let row = row.ok_or_else(no_node)?;
     Ok(DeploymentId(row.deployment_id))
 }
 
 /// The row of a machine or a phantom.
 async fn find_node(
     on: &mut PgConnection,
-    present: &Present,
+    present: &CurrentState,
     name: &str,
 ) -> Result<store::nodes::NodeDetailRow, Problem> {
     let phantom = match phantom_named(present, name.trim()) {
@@ -501,7 +517,7 @@ async fn find_node(
 
 /// The phantom node of this name or id: `phantom:web`, or the name that is derived from the id of
 /// its deployment.
-fn phantom_named(present: &Present, name: &str) -> Option<NodeId> {
+fn phantom_named(present: &CurrentState, name: &str) -> Option<NodeId> {
     let deployments = &present.skeleton.deployments;
     let is_named = |id: &DeploymentId, found: &str, phantom: NodeId| {
         phantom.to_string() == name
@@ -531,20 +547,23 @@ async fn find_machine(
 
 fn node_status(row: &store::nodes::NodeDetailRow) -> NodeStatus {
     let known = row.alive_since.is_some();
-    let belief =
-        Liveness { alive: row.alive, known, against: row.contradicting_checks.unsigned_abs() };
+    let liveness = Liveness {
+        alive: row.alive,
+        known,
+        contradicting: row.contradicting_checks.unsigned_abs(),
+    };
     NodeStatus {
         alive: row.alive,
         alive_since: row.alive_since.map(at),
         last_seen: row.last_seen_at.map(at),
-        contradicting: belief.against,
-        threshold: belief.enough(),
+        contradicting: liveness.contradicting,
+        threshold: liveness.threshold(),
         maintenance: (!row.available).then(|| Maintenance {
             by: row.unavailable_by.clone(),
             since: row.unavailable_at.map(at),
             reason: row.unavailable_reason.clone().unwrap_or_default(),
         }),
-        joined: row.joined.clone(),
+        joined: JoinPhase::from_name(&row.joined).unwrap_or(JoinPhase::None),
         joined_since: row.joined_at.map(at),
         boot_id: row.boot_id.clone().filter(|id| !id.is_empty()),
         bootenv: row.bootenv.clone(),
@@ -597,7 +616,7 @@ pub(crate) fn difference(before: &NodeRecord, after: &NodeRecord) -> Map<String,
         ("connection", before.connection.clone(), after.connection.clone()),
     ];
     let changed = pairs.into_iter().filter(|(_, was, new)| was != new);
-    changed.map(|(what, was, new)| (what.to_owned(), json!({"was": was, "is": new}))).collect()
+    changed.map(|(field, was, new)| (field.to_owned(), json!({"was": was, "is": new}))).collect()
 }
 
 /// The cursor of a health check: its time in microseconds since 1970, the precision of the
@@ -647,7 +666,7 @@ fn health_check_view(row: HealthCheckRow) -> HealthCheckView {
     }
 }
 
-fn noderole_view(present: &Present, row: NodeNoderoleRow) -> Result<NodeNoderole, Problem> {
+fn noderole_view(present: &CurrentState, row: NodeNoderoleRow) -> Result<NodeNoderole, Problem> {
     let deployment = DeploymentId(row.deployment_id);
     Ok(NodeNoderole {
         id: NoderoleId(row.noderole_id),
@@ -660,8 +679,11 @@ fn noderole_view(present: &Present, row: NodeNoderoleRow) -> Result<NodeNoderole
     })
 }
 
-fn facts_of(row: FactRow) -> NodeFacts {
-    NodeFacts { source: row.source, facts: mask(&row.facts), at: at(row.at), run: row.run }
+fn facts_of(row: FactRow) -> Result<NodeFacts, Problem> {
+    let role = row.source.strip_prefix("role ").map(RoleName::parse).transpose();
+    let role = role.map_err(corrupt)?;
+    let source = if role.is_some() { FactSource::Role } else { FactSource::Node };
+    Ok(NodeFacts { source, role, facts: mask(&row.facts), at: at(row.at), run: row.run })
 }
 
 fn report(row: ReportRow) -> ReportView {

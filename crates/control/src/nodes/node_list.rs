@@ -50,7 +50,7 @@ impl Control {
         actor.require(Permission::Operator)?;
         let fits = self.fits(read(text)?)?;
         self.added.count_text(actor.person, fits.iter().map(|(_, fit)| fit.addresses()).sum())?;
-        let system = self.present().await?.system()?;
+        let system = self.current_state().await?.system()?;
         let by = Some(actor.person);
         let mut transaction = self.begin().await?;
         actor.still(&mut transaction).await?.require(Permission::Operator)?;
@@ -59,7 +59,7 @@ impl Control {
         for (number, fit) in &fits {
             match insert_in_savepoint(&mut transaction, fit, system, by).await? {
                 Ok(node) => added.push((node, fit)),
-                Err(problem) => faults.push(fault(*number, problem.detail)),
+                Err(problem) => faults.push(line_finding(*number, problem.detail)),
             }
         }
         if !faults.is_empty() {
@@ -92,7 +92,7 @@ impl Control {
             }) {
                 Ok(fit) => fit,
                 Err(detail) => {
-                    faults.push(fault(number, detail));
+                    faults.push(line_finding(number, detail));
                     continue;
                 }
             };
@@ -102,7 +102,7 @@ impl Control {
                         "Node {} is already in line {first}. Remove one of the two lines.",
                         fit.fqdn
                     );
-                    faults.push(fault(number, detail));
+                    faults.push(line_finding(number, detail));
                 }
                 None => {
                     first_lines.insert(fit.fqdn.to_string(), number);
@@ -145,7 +145,7 @@ fn with_line_field(detail: String) -> String {
     renamed.unwrap_or(detail)
 }
 
-fn fault(number: usize, detail: String) -> Finding {
+fn line_finding(number: usize, detail: String) -> Finding {
     Finding { at: format!("line {number}"), detail }
 }
 
@@ -205,7 +205,7 @@ fn line_of(number: usize, line: &str) -> Option<Line> {
     let request = match arguments_of(line) {
         Ok(words) if words.is_empty() => return None,
         Ok(words) => parse_node(&words),
-        Err(fault) => Err(fault),
+        Err(finding) => Err(finding),
     };
     Some(Line { number, request })
 }
@@ -401,13 +401,13 @@ mod tests {
 
     #[test]
     fn record_errors_use_field_names_of_the_line() {
-        let mac = crate::nodes::records::check_macs(&["zz".to_owned()]).unwrap_err().detail;
+        let mac = crate::nodes::hardware::check_macs(&["zz".to_owned()]).unwrap_err().detail;
         assert!(
             with_line_field(mac.clone()).starts_with("mac: \"zz\" is not a valid MAC address"),
             "{mac}"
         );
-        let way = SshRequest { addresses: vec!["a b".into()], ..SshRequest::usual() };
-        let address = crate::nodes::connection::by_ssh(&way, "").unwrap_err().detail;
+        let request = SshRequest { addresses: vec!["a b".into()], ..SshRequest::usual() };
+        let address = crate::nodes::connection::by_ssh(&request, "").unwrap_err().detail;
         assert!(
             with_line_field(address.clone()).starts_with("ssh: \"a b\" is neither"),
             "{address}"
@@ -437,7 +437,7 @@ mod tests {
         );
         assert!(
             read(&"#".repeat(INVENTORY_BYTES)).unwrap_err().detail.contains("no node"),
-            "the longest valid text"
+            "the longest allowed text is read"
         );
         assert!(
             read(&"#".repeat(INVENTORY_BYTES + 1)).unwrap_err().detail.contains("at most 256 KiB")
@@ -446,7 +446,8 @@ mod tests {
 
     #[test]
     fn refusal_lists_bounded_lines_and_total_count() {
-        let faults = |count: usize| (1..=count).map(|n| fault(n, "no".into())).collect::<Vec<_>>();
+        let faults =
+            |count: usize| (1..=count).map(|n| line_finding(n, "no".into())).collect::<Vec<_>>();
         let one = refused(Problem::invalid, faults(1), 12);
         assert!(
             one.detail.starts_with("No node was added, because one line of 12 cannot be used"),

@@ -8,7 +8,7 @@ use api::live::{Live, Topic};
 use api::nodes::{NodeChange, NodeConnectionChange};
 use api::nodes::{NodePage, NodeRequest, NodeSummary};
 use api::nodes::{NodeSort, NodeState, NodesQuery};
-use engine::cluster::{Hardware, derive_node_name, mac_address, phantom};
+use engine::cluster::{Hardware, derive_node_name, phantom};
 use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, PersonId};
 use engine::text::deceptive_character;
 use serde_json::{Value, json};
@@ -16,18 +16,18 @@ use sqlx::PgConnection;
 use store::nodes::{NewNode, NodeFilter, NodeRecord, NodeRow};
 use uuid::Uuid;
 
+use crate::current::CurrentState;
 use crate::nodes::address_policy;
 use crate::nodes::connection;
-use crate::nodes::node::{in_blueprint_problem, notify, write_node};
+use crate::nodes::hardware::{check_macs, check_serial};
+use crate::nodes::node::{in_blueprint_problem, notify, version_conflict, write_node};
 use crate::people::{Actor, Permission};
-use crate::problems::from_store;
+use crate::problems::{from_store, no_node};
 use crate::runs::step_counts;
 use crate::{Control, cursor, done, text};
 
 /// The domain of nodes with derived names.
 const DEFAULT_DOMAIN: &str = "nodes.gantry.internal";
-/// Maximum number of MAC addresses per node.
-const MAX_MACS: usize = 64;
 
 impl Control {
     /// A page of nodes.
@@ -50,7 +50,7 @@ impl Control {
         let deployment = text::filter_text(&query.deployment)?;
         let deployment = match deployment {
             None => None,
-            Some(name) => Some(self.present().await?.named(name)?),
+            Some(name) => Some(self.current_state().await?.named(name)?),
         };
         let filter = NodeFilter {
             name: &name,
@@ -60,7 +60,7 @@ impl Control {
                 _ => None,
             },
             available: (query.state == Some(NodeState::Maintenance)).then_some(false),
-            documented: (query.state == Some(NodeState::Record)).then_some(false),
+            documented: (query.state == Some(NodeState::RecordOnly)).then_some(false),
             deployment,
         };
         let mut rows = store::nodes::nodes(&self.store, filter, &page).await.map_err(from_store)?;
@@ -71,7 +71,7 @@ impl Control {
             store::nodes::node_step_counts(&mut connection, &ids).await.map_err(from_store)?;
         let unreached = store::nodes::unreached(&mut connection, &ids).await.map_err(from_store)?;
         drop(connection);
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let summary = |row: NodeRow| {
             let id = NodeId(row.node.id);
             let steps = counts.iter().find(|(node, _)| *node == id).map(|(_, counts)| *counts);
@@ -81,15 +81,16 @@ impl Control {
                 id,
                 fqdn: row.node.fqdn,
                 deployment,
+                deployment_id: DeploymentId(row.node.deployment_id),
                 alive: row.node.alive,
                 available: row.node.available,
                 transport: row.node.transport,
-                unreached: unreached
+                error: unreached
                     .iter()
                     .find(|(node, _)| *node == id)
                     .map(|(_, message)| message.clone()),
                 steps: step_counts(steps.unwrap_or_default()),
-                record: !present.blueprint.nodes.contains_key(&id),
+                record_only: !present.blueprint.nodes.contains_key(&id),
             })
         };
         let nodes = rows.into_iter().map(summary).collect::<Result<Vec<_>, Problem>>()?;
@@ -147,10 +148,10 @@ impl Control {
         if after == before {
             return Ok(false);
         }
-        if before.meant {
-            let wanted = connection::of_record(transport, &after.address, &after.connection);
+        if before.in_blueprint {
+            let recorded = connection::of_record(transport, &after.address, &after.connection);
             let change = NodeChange {
-                connection: wanted.as_ref().map(NodeConnectionChange::from),
+                connection: recorded.as_ref().map(NodeConnectionChange::from),
                 ..NodeChange::default()
             };
             return Err(in_blueprint_problem(&before.fqdn, &change));
@@ -201,7 +202,7 @@ impl Control {
         if let Some(person) = by {
             self.added.of_record(person, fit.addresses.len())?;
         }
-        let system = self.present().await?.system()?;
+        let system = self.current_state().await?.system()?;
         let mut transaction = self.begin().await?;
         if let Some(actor) = actor {
             actor.still(&mut transaction).await?.require(Permission::Operator)?;
@@ -292,9 +293,9 @@ impl Control {
     }
 
     async fn delete_refusal(&self, node: NodeId) -> Result<Problem, Problem> {
-        let present = self.present().await?;
-        let Some(known) = present.skeleton.nodes.get(&node) else {
-            return Ok(Problem::not_found("This node no longer exists. See the list of nodes."));
+        let present = self.current_state().await?;
+        let Some(known) = present.skeleton.nodes.get(&node).filter(|known| !known.phantom) else {
+            return Ok(without_record(&present, node));
         };
         if !present.blueprint.nodes.contains_key(&node) {
             return Ok(version_conflict(known.fqdn.as_str()));
@@ -302,12 +303,36 @@ impl Control {
         Ok(Problem::conflict(
             "node_in_desired_state",
             format!(
-                "Node {} is in a blueprint, so it can only be expunged with a reviewed change. \
-                 Propose to expunge it.",
-                known.fqdn
+                "Node {fqdn} is in a blueprint, so it can only be expunged with a reviewed change: \
+                 gantry node expunge {fqdn}",
+                fqdn = known.fqdn
             ),
         ))
     }
+
+    /// The problem of a node that has no record.
+    pub(crate) async fn no_record(&self, node: NodeId) -> Problem {
+        match self.current_state().await {
+            Ok(present) => without_record(&present, node),
+            Err(problem) => problem,
+        }
+    }
+}
+
+/// A phantom node has no record, and a node that was removed has none any more.
+fn without_record(present: &CurrentState, node: NodeId) -> Problem {
+    let Some(phantom) = present.skeleton.nodes.get(&node).filter(|known| known.phantom) else {
+        return no_node();
+    };
+    let deployment = present.name_of(phantom.deployment);
+    Problem::conflict(
+        "phantom",
+        format!(
+            "{} is a phantom node without a machine, so it has no record that can be changed. It \
+             is removed together with the deployment {deployment}.",
+            phantom::named(&deployment)
+        ),
+    )
 }
 
 /// A requested record, validated as far as possible without a comparison with existing nodes.
@@ -346,7 +371,7 @@ impl ValidatedRecord {
             by,
         };
         if !store::nodes::insert_node(on, &new).await.map_err(from_store)? {
-            let what = match self.is_derived {
+            let source = match self.is_derived {
                 true => {
                     "The name is derived from the MAC address or serial number, so this is \
                      probably the same machine. Look for it in the list of nodes, or enter a name"
@@ -355,7 +380,7 @@ impl ValidatedRecord {
             };
             return Err(Problem::conflict(
                 "node_exists",
-                format!("Node {} already exists. {what}.", new.fqdn),
+                format!("Node {} already exists. {source}.", new.fqdn),
             ));
         }
         store::nodes::set_hardware(on, new.id, &self.macs, &self.serial)
@@ -378,54 +403,6 @@ impl ValidatedRecord {
             .map_err(from_store)?;
         notify(on, self.fqdn.to_string()).await
     }
-}
-
-/// The problem for a change based on an outdated version of the record.
-pub(crate) fn version_conflict(fqdn: &str) -> Problem {
-    Problem::new(
-        412,
-        "changed_meanwhile",
-        "Changed in the meantime",
-        format!("Node {fqdn} was changed after you loaded it. Reload it, then try again."),
-    )
-}
-
-/// Validates a serial number.
-pub(crate) fn check_serial(serial: &str) -> Result<String, Problem> {
-    let serial = text::plain(serial)?;
-    if serial.len() > 200 {
-        return Err(Problem::invalid("serial: must have at most 200 bytes."));
-    }
-    Ok(serial.to_owned())
-}
-
-/// Validates MAC addresses and converts them to their canonical form; empty texts are skipped.
-pub(crate) fn check_macs(macs: &[String]) -> Result<Vec<String>, Problem> {
-    if macs.len() > MAX_MACS {
-        return Err(Problem::invalid(format!("macs: must have at most {MAX_MACS} MAC addresses.")));
-    }
-    let mut checked: Vec<String> = Vec::with_capacity(macs.len());
-    for text in macs {
-        if text::plain(text)?.is_empty() {
-            continue;
-        }
-        // A node's own report may contain unusable addresses, but in a person's input they are
-        // typing errors.
-        let mac = mac_address(text).ok_or_else(|| {
-            let shown: String = text.chars().take(200).collect();
-            Problem::invalid(format!(
-                "macs: {shown:?} is not a valid MAC address. Use twelve hexadecimal digits, such \
-                 as 00:25:90:aa:00:01, or leave it out."
-            ))
-        })?;
-        if checked.contains(&mac) {
-            return Err(Problem::invalid(format!(
-                "macs: {mac} is listed twice. List each address once."
-            )));
-        }
-        checked.push(mac);
-    }
-    Ok(checked)
 }
 
 /// The name of a new node, and whether it was derived.

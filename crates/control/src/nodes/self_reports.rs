@@ -2,8 +2,8 @@
 //!
 //! A token is random (256 bits), shown once, and stored as its SHA-256. Because it is stored on the
 //! node, it permits only reports: start-up, shutdown, boot environment and facts of that node. A
-//! token is neither a session nor a person. No other use case accepts it: [`NodeIdentity`] is a separate
-//! type that only this module constructs. `store::nodes` defines the effect of a report; a
+//! token is neither a session nor a person. No other use case accepts it: [`NodeIdentity`] is a
+//! separate type that only this module constructs. `store::nodes` defines the effect of a report; a
 //! worker's health check overrides it.
 
 use std::time::Duration;
@@ -11,12 +11,12 @@ use std::time::Duration;
 use api::nodes::CreatedNodeToken;
 use api::{Problem, limits};
 use serde_json::{Value, json};
-use store::nodes::{MAX_TOKENS, MOST_REPORTS, Report, Reported, Reporter};
+use store::nodes::{MAX_REPORTS, MAX_TOKENS, Report, ReportOutcome, Reporter};
 use uuid::Uuid;
 
-use crate::nodes::node::{NodeAtVersion, check_object, node_deployment, notify, still};
+use crate::nodes::node::{NodeAtVersion, check_object, node_deployment, notify, require_version};
 use crate::people::{Actor, ClientInfo, MAX_TOKEN_LENGTH, Permission, Token, hash_of};
-use crate::problems::from_store;
+use crate::problems::{from_store, no_node};
 use crate::text::{self, at};
 use crate::{Control, done};
 
@@ -28,7 +28,7 @@ pub struct NodeIdentity(Reporter);
 
 impl Control {
     /// Creates a token for a node's reports, valid for the given number of days.
-    pub async fn mint_node_token(
+    pub async fn create_node_token(
         &self,
         actor: &Actor,
         node: impl Into<NodeAtVersion>,
@@ -60,13 +60,10 @@ impl Control {
         let actor = &actor.still(&mut transaction).await?;
         let machine =
             store::nodes::lock_node_record(&mut transaction, node).await.map_err(from_store)?;
-        let machine = machine.ok_or_else(|| {
-            Problem::not_found("This node no longer exists. See the list of nodes.")
-        })?;
+        let machine = machine.ok_or_else(no_node)?;
         let deployment = node_deployment(&mut transaction, node).await?;
-        actor
-            .require_any_in_all(&[Permission::Operator, Permission::Admin], &[deployment].into())?;
-        still(version, machine.version, &machine.fqdn)?;
+        actor.require_any_in(&[Permission::Operator, Permission::Admin], deployment)?;
+        require_version(version, machine.version, &machine.fqdn)?;
         let lifetime = Duration::from_secs(u64::from(days) * DAY);
         let inserted = store::nodes::insert_node_token(
             &mut transaction,
@@ -116,13 +113,10 @@ impl Control {
         let actor = &actor.still(&mut transaction).await?;
         let machine =
             store::nodes::lock_node_record(&mut transaction, node).await.map_err(from_store)?;
-        let machine = machine.ok_or_else(|| {
-            Problem::not_found("This node no longer exists. See the list of nodes.")
-        })?;
+        let machine = machine.ok_or_else(no_node)?;
         let deployment = node_deployment(&mut transaction, node).await?;
-        actor
-            .require_any_in_all(&[Permission::Operator, Permission::Admin], &[deployment].into())?;
-        still(version, machine.version, &machine.fqdn)?;
+        actor.require_any_in(&[Permission::Operator, Permission::Admin], deployment)?;
+        require_version(version, machine.version, &machine.fqdn)?;
         let name = store::nodes::revoke_node_token(&mut transaction, node, token)
             .await
             .map_err(from_store)?;
@@ -182,7 +176,7 @@ impl Control {
         identity: &NodeIdentity,
         boot_id: String,
     ) -> Result<(), Problem> {
-        self.append_report(identity, Report::Startup(word("boot_id", &boot_id)?)).await
+        self.append_report(identity, Report::Startup(printable_value("boot_id", &boot_id)?)).await
     }
 
     /// Reports that the node shuts down.
@@ -196,7 +190,7 @@ impl Control {
         identity: &NodeIdentity,
         bootenv: String,
     ) -> Result<(), Problem> {
-        self.append_report(identity, Report::Bootenv(word("bootenv", &bootenv)?)).await
+        self.append_report(identity, Report::Bootenv(printable_value("bootenv", &bootenv)?)).await
     }
 
     /// Replaces the facts that the node reported before.
@@ -218,16 +212,16 @@ impl Control {
             .await
             .map_err(from_store)?
         {
-            Reported::Stored => done(transaction).await,
-            Reported::NodeRemoved => Err(Problem::not_found(
+            ReportOutcome::Stored => done(transaction).await,
+            ReportOutcome::NodeRemoved => Err(Problem::not_found(
                 "The node of this token was removed. Add the node again and create a new token.",
             )),
-            Reported::TooMany => Err(Problem::new(
+            ReportOutcome::TooMany => Err(Problem::new(
                 429,
                 "too_many_reports",
                 "Too many reports",
                 format!(
-                    "A node can send at most {MOST_REPORTS} reports per minute. Try again in a \
+                    "A node can send at most {MAX_REPORTS} reports per minute. Try again in a \
                      minute."
                 ),
             )
@@ -237,13 +231,13 @@ impl Control {
 }
 
 /// Validates a short value of printable ASCII characters.
-fn word(what: &str, text: &str) -> Result<String, Problem> {
+fn printable_value(field: &str, text: &str) -> Result<String, Problem> {
     let text = text.trim();
     let plain = |c: char| c.is_ascii_graphic() || c == ' ';
     match !text.is_empty() && text.len() <= limits::BOOT_NAME && text.chars().all(plain) {
         true => Ok(text.to_owned()),
         false => Err(Problem::invalid(format!(
-            "{what}: must be one line of 1 to {} printable ASCII characters.",
+            "{field}: must be one line of 1 to {} printable ASCII characters.",
             limits::BOOT_NAME
         ))),
     }

@@ -9,7 +9,7 @@ use api::overview::FirstSteps;
 use engine::ids::{DeploymentId, DeploymentName, ReviewId};
 
 use crate::Control;
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::deployments::list::tree;
 use crate::people::{Actor, Permission, PersonKind};
 use crate::problems::{corrupt, from_store};
@@ -20,7 +20,7 @@ impl Control {
     pub(crate) async fn first_steps(
         &self,
         actor: &Actor,
-        present: &Present,
+        present: &CurrentState,
     ) -> Result<Option<FirstSteps>, Problem> {
         if actor.kind != PersonKind::Human || !actor.has_permission_somewhere(Permission::Operator)
         {
@@ -41,7 +41,7 @@ impl Control {
             submitted: row.review.is_some(),
             reviewed: row.reviewed,
             committed: row.committed,
-            ran: row.ran,
+            run_ended: row.ran,
             retried: row.retried,
             deployment,
             review: row.review.map(ReviewId),
@@ -53,7 +53,7 @@ impl Control {
 /// that the actor may change.
 fn beginning(
     actor: &Actor,
-    present: &Present,
+    present: &CurrentState,
     is_proposed: impl Fn(&DeploymentId) -> bool,
 ) -> Option<DeploymentName> {
     let may = |id| actor.has_permission_in(Permission::Operator, id) && !is_proposed(&id);

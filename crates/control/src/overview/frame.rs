@@ -35,7 +35,7 @@ impl Control {
                 .next(),
             None => None,
         };
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         Ok(Frame {
             me,
             pending_reviews: self.waiting_for(actor, &present).await?,

@@ -42,7 +42,7 @@ impl Control {
     pub async fn overview(&self, actor: &Actor) -> Result<Overview, Problem> {
         actor.require(Permission::Viewer)?;
         let stuck = self.pending(actor, &PendingQuery::default()).await?.groups;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let reviews = self.waiting_for(actor, &present).await?;
         let MetricValues { tally, steps } = self.numbers().await?;
         let first_steps = self.first_steps(actor, &present).await?;
@@ -66,7 +66,7 @@ impl Control {
             enabled: present.head.enabled,
             deployments: DeploymentTally {
                 all: tally.deployments,
-                on_hold: tally.held,
+                on_hold: tally.on_hold,
                 proposed: tally.proposed,
             },
             nodes: NodeTally { all: tally.nodes, dead: tally.dead, maintenance: tally.maintenance },
@@ -122,7 +122,7 @@ impl Control {
     /// The approval policy in force.
     pub async fn policy_in_force(&self, actor: &Actor) -> Result<PolicyView, Problem> {
         actor.require(Permission::Viewer)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let number = present.head.policy;
         let mut connection = self.connection().await?;
         let policy = self.policy(&mut connection, &present).await?;
@@ -140,7 +140,7 @@ impl Control {
         name: &str,
     ) -> Result<DeploymentProgress, Problem> {
         actor.require(Permission::Viewer)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let id = present.named(name)?;
         let deployment = present.skeleton.deployments.get(&id).map(|found| found.name.clone());
         let deployment = deployment.ok_or_else(Problem::internal)?;
@@ -162,6 +162,7 @@ impl Control {
         done(view).await?;
         Ok(DeploymentProgress {
             deployment,
+            deployment_id: id,
             progress: progress(&steps, steps.active, comparing, unapplied_steps),
             steps,
         })

@@ -64,17 +64,21 @@ struct StoredPermissions {
 }
 
 impl StoredPermissions {
-    /// Whether a service account manages an account with these permissions: it has all of them
-    /// itself, and none of them is Reviewer or Admin.
-    fn is_within(&self, service: &Actor) -> bool {
+    /// The first permission that keeps a service account from managing an account with these
+    /// permissions: Reviewer, Admin, or one that the service account does not have itself.
+    fn first_beyond(&self, service: &Actor) -> Option<Permission> {
         let everywhere = self.everywhere.iter().map(|permission| (*permission, None));
         let inside = self.inside.iter().map(|(permission, place)| (*permission, Some(*place)));
-        everywhere.chain(inside).all(|(permission, place)| match (permission, place) {
+        let is_within = |(permission, place): &(Permission, Option<DeploymentId>)| match (
+            *permission,
+            *place,
+        ) {
             (Permission::Viewer, _) => true,
-            (Permission::Operator, None) => service.may(permission),
-            (Permission::Operator, Some(place)) => service.has_permission_in(permission, place),
+            (Permission::Operator, None) => service.may(*permission),
+            (Permission::Operator, Some(place)) => service.has_permission_in(*permission, place),
             (Permission::Reviewer | Permission::Admin, _) => false,
-        })
+        };
+        everywhere.chain(inside).find(|given| !is_within(given)).map(|(permission, _)| permission)
     }
 
     /// Whether `self` has the permission somewhere where `before` does not.
@@ -98,8 +102,9 @@ impl People {
         actor.require(Permission::Admin)?;
         let text: String = text::plain(&query.filter)?.to_lowercase().chars().take(96).collect();
         let after = match cursor::decode(query.sort, query.after.as_ref())?.as_deref() {
-            Some([Key::Text(name)]) => Some(name.clone()),
-            _ => None,
+            Some([Key::Text(name)]) if check_name(name).is_ok() => Some(name.clone()),
+            Some(_) => return Err(cursor::invalid_cursor(query.sort, query.after.as_ref())),
+            None => None,
         };
         let size = Limit::rows(query.limit, PAGE_SIZE);
         let find = AccountListQuery {
@@ -224,7 +229,7 @@ impl People {
             AccountKind::Service => None,
         };
         transaction.commit().await.map_err(failed)?;
-        Ok(CreatedPerson { id, link })
+        Ok(CreatedPerson { id, name: input.name.clone(), link })
     }
 
     /// Replaces the permissions of a person.
@@ -791,13 +796,21 @@ async fn offer(
 /// Refuses a service account to manage an account with permissions beyond its own. As an admin, the
 /// account itself has such a permission.
 fn require_within(actor: &Actor, permissions: &StoredPermissions) -> Result<(), Problem> {
-    if actor.kind != PersonKind::Service || permissions.is_within(actor) {
+    if actor.kind != PersonKind::Service {
         return Ok(());
     }
+    let Some(permission) = permissions.first_beyond(actor) else { return Ok(()) };
+    let reason = match permission {
+        Permission::Reviewer | Permission::Admin => "Only a person can do that",
+        Permission::Viewer | Permission::Operator => {
+            "Its token does not have this permission in all of the same deployments"
+        }
+    };
     Err(Problem::forbidden(format!(
-        "Service account {} cannot manage an account with permissions that its token does not \
-         have, or with the permission reviewer or admin. Sign in as an admin.",
-        actor.name
+        "Service account {} cannot manage an account with the permission {}. {reason}. Sign in as \
+         an admin.",
+        actor.name,
+        permission.as_str()
     )))
 }
 

@@ -34,6 +34,9 @@ use uuid::Uuid;
 
 use super::{PersonKind, Token, failed};
 
+/// Maximum number of deployments that an error about a missing permission names.
+const MAX_NAMED_DEPLOYMENTS: usize = 5;
+
 /// A permission of a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Permission {
@@ -390,10 +393,17 @@ impl Actor {
     /// # Errors
     /// Forbidden (403), with the missing permission and the people who can grant it.
     pub fn require_in(&self, permission: Permission, place: DeploymentId) -> Result<(), Problem> {
-        self.require_in_all(permission, &[place].into())
+        if self.has_permission_in(permission, place) {
+            return Ok(());
+        }
+        let place = match self.has_permission_somewhere(permission) {
+            true => " in this deployment",
+            false => "",
+        };
+        Err(self.missing(permission, place))
     }
 
-    /// Requires the permission in all of these deployments.
+    /// Requires the permission in all of these deployments. The error names those without it.
     ///
     /// # Errors
     /// Forbidden (403), with the missing permission and the people who can grant it.
@@ -401,16 +411,17 @@ impl Actor {
         &self,
         permission: Permission,
         deployments: &BTreeSet<DeploymentId>,
+        name: impl Fn(DeploymentId) -> String,
     ) -> Result<(), Problem> {
         if self.has_permission_in_all(permission, deployments) {
             return Ok(());
         }
+        let missing = deployments.iter().filter(|id| !self.has_permission_in(permission, **id));
         let place = match self.has_permission_somewhere(permission) {
-            true if deployments.len() > 1 => " in all affected deployments",
-            true => " in this deployment",
-            false => "",
+            true => in_deployments(missing.map(|id| name(*id)).collect()),
+            false => String::new(),
         };
-        Err(self.missing(permission, place))
+        Err(self.missing(permission, &place))
     }
 
     /// Requires the permission in at least one deployment. Used while the deployment is not known
@@ -426,7 +437,23 @@ impl Actor {
         }
     }
 
-    /// Requires one of several permissions in all of these deployments.
+    /// Requires one of several permissions in a deployment.
+    ///
+    /// # Errors
+    /// As [`Actor::require_in`].
+    pub fn require_any_in(
+        &self,
+        permissions: &[Permission],
+        deployment: DeploymentId,
+    ) -> Result<(), Problem> {
+        if permissions.iter().any(|permission| self.has_permission_in(*permission, deployment)) {
+            return Ok(());
+        }
+        Err(self.permissions_missing(permissions, " in this deployment"))
+    }
+
+    /// Requires one of several permissions, the same one in all of these deployments. The error
+    /// names the deployments.
     ///
     /// # Errors
     /// As [`Actor::require_in_all`].
@@ -434,12 +461,14 @@ impl Actor {
         &self,
         permissions: &[Permission],
         deployments: &BTreeSet<DeploymentId>,
+        name: impl Fn(DeploymentId) -> String,
     ) -> Result<(), Problem> {
         if permissions.iter().any(|permission| self.has_permission_in_all(*permission, deployments))
         {
             return Ok(());
         }
-        Err(self.permissions_missing(permissions))
+        let place = in_deployments(deployments.iter().map(|id| name(*id)).collect());
+        Err(self.permissions_missing(permissions, &place))
     }
 
     /// Requires one of several permissions in at least one deployment.
@@ -450,23 +479,22 @@ impl Actor {
         if permissions.iter().any(|permission| self.has_permission_somewhere(*permission)) {
             return Ok(());
         }
-        Err(self.permissions_missing(permissions))
+        Err(self.permissions_missing(permissions, ""))
     }
 
-    fn permissions_missing(&self, permissions: &[Permission]) -> Problem {
+    /// `place` is named if the permissions exist elsewhere.
+    fn permissions_missing(&self, permissions: &[Permission], place: &str) -> Problem {
         if let Err(problem) = self.require_password().and_then(|()| self.require_factor()) {
             return problem;
         }
         let words: Vec<&str> = permissions.iter().map(|permission| permission.as_str()).collect();
-        let place =
-            match permissions.iter().any(|permission| self.has_permission_somewhere(*permission)) {
-                true => " in all affected deployments",
-                false => "",
-            };
+        let exist_elsewhere =
+            permissions.iter().any(|permission| self.has_permission_somewhere(*permission));
         Problem::permission_missing(format!(
-            "Permission missing: {} has none of the permissions {}{place}. An admin can grant one.",
+            "Permission missing: {} has none of the permissions {}{}. An admin can grant one.",
             self.name,
-            words.join(", ")
+            words.join(", "),
+            if exist_elsewhere { place } else { "" }
         ))
     }
 
@@ -528,11 +556,26 @@ impl Actor {
     }
 }
 
+/// ` in deployment web`, ` in the deployments edge, web`; at most a few names.
+pub(crate) fn in_deployments(mut names: Vec<String>) -> String {
+    names.sort();
+    let more = names.len().saturating_sub(MAX_NAMED_DEPLOYMENTS);
+    match names.as_slice() {
+        [] => String::new(),
+        [name] => format!(" in deployment {name}"),
+        [..] if more > 0 => {
+            let named = names[..MAX_NAMED_DEPLOYMENTS].join(", ");
+            format!(" in the deployments {named} and {more} more")
+        }
+        names => format!(" in the deployments {}", names.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn place(n: u128) -> DeploymentId {
+    fn deployment(n: u128) -> DeploymentId {
         DeploymentId(Uuid::from_u128(n))
     }
 
@@ -545,13 +588,13 @@ mod tests {
             kind: "human".into(),
             disabled: false,
             permissions: words(everywhere),
-            inside: inside.iter().map(|(n, given)| (place(*n), words(given))).collect(),
+            inside: inside.iter().map(|(n, given)| (deployment(*n), words(given))).collect(),
         };
         Actor::of(row, None)
     }
 
     fn token(scopes: &[Permission], inside: Option<&[u128]>) -> Bearer {
-        let inside = inside.map(|deployments| deployments.iter().map(|n| place(*n)).collect());
+        let inside = inside.map(|deployments| deployments.iter().map(|n| deployment(*n)).collect());
         let credential = Token("gantry_x".into());
         Bearer { id: Uuid::nil(), credential, scopes: scopes.iter().copied().collect(), inside }
     }
@@ -560,20 +603,37 @@ mod tests {
     fn grant_applies_in_its_deployment() {
         let ada = actor(&["viewer"], &[(1, &["operator"]), (2, &["operator", "reviewer"])]);
         assert!(ada.may(Permission::Viewer) && !ada.may(Permission::Operator));
-        assert!(ada.require_in(Permission::Operator, place(1)).is_ok());
-        assert!(ada.require_in(Permission::Reviewer, place(1)).is_err());
-        assert!(ada.require_in(Permission::Operator, place(3)).is_err());
-        let both = [place(1), place(2)].into();
+        assert!(ada.require_in(Permission::Operator, deployment(1)).is_ok());
+        assert!(ada.require_in(Permission::Reviewer, deployment(1)).is_err());
+        assert!(ada.require_in(Permission::Operator, deployment(3)).is_err());
+        let both = [deployment(1), deployment(2)].into();
         assert!(
             ada.has_permission_in_all(Permission::Operator, &both)
                 && !ada.has_permission_in_all(Permission::Reviewer, &both)
         );
+        let all = (1..=9).map(deployment).collect();
+        let name = |id: DeploymentId| format!("d{}", id.0.as_u128());
+        let detail = |deployments: &BTreeSet<DeploymentId>| {
+            ada.require_in_all(Permission::Operator, deployments, name).unwrap_err().detail
+        };
+        assert!(ada.require_in_all(Permission::Operator, &both, name).is_ok());
+        let (one, many) = (detail(&[deployment(2), deployment(3)].into()), detail(&all));
+        assert!(one.contains("the permission operator in deployment d3."), "{one}");
+        assert!(many.contains("in the deployments d3, d4, d5, d6, d7 and 2 more."), "{many}");
         let any = [Permission::Operator, Permission::Reviewer];
-        assert!(ada.require_any_in_all(&any, &both).is_ok());
-        assert!(ada.require_any_in_all(&any, &[place(1), place(3)].into()).is_err());
+        assert!(ada.require_any_in_all(&any, &both, name).is_ok());
+        let missing = [deployment(1), deployment(3)].into();
+        let missing = ada.require_any_in_all(&any, &missing, name).unwrap_err().detail;
+        assert!(
+            missing.contains("permissions operator, reviewer in the deployments d1, d3."),
+            "{missing}"
+        );
+        assert!(ada.require_any_in(&any, deployment(1)).is_ok());
+        let missing = ada.require_any_in(&any, deployment(3)).unwrap_err().detail;
+        assert!(missing.contains("operator, reviewer in this deployment."), "{missing}");
         assert!(
             !ada.has_permission_in_all(Permission::Operator, &BTreeSet::new()),
-            "nowhere is no place where they may"
+            "an empty set of deployments grants nothing"
         );
         assert!(
             actor(&["operator"], &[]).has_permission_in_all(Permission::Operator, &BTreeSet::new())
@@ -600,10 +660,10 @@ mod tests {
         let bound = ada.clone().limited_to(token(&[Permission::Operator], Some(&[2, 3])));
         assert!(
             !bound.may(Permission::Operator)
-                && bound.has_permission_in(Permission::Operator, place(2))
+                && bound.has_permission_in(Permission::Operator, deployment(2))
         );
         assert!(
-            !bound.has_permission_in(Permission::Operator, place(1)),
+            !bound.has_permission_in(Permission::Operator, deployment(1)),
             "only the deployments that the token and its person have in common"
         );
         let looks = ada.limited_to(token(&[Permission::Viewer], None));

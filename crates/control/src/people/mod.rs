@@ -44,7 +44,7 @@ use std::time::Duration;
 use api::Problem;
 use api::names::TOKEN_PREFIX;
 use engine::counting::many;
-use engine::ids::{PersonId, SYSTEM_ACTOR};
+use engine::ids::{PersonId, SYSTEM_ACTOR, looks_like_id};
 use rand::TryRngCore as _;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -55,10 +55,11 @@ use uuid::Uuid;
 
 use crate::problems;
 use passwords::Hasher;
-use throttle::{MINUTE, MOST_BY_SESSION, MOST_BY_TOKEN, MOST_FAILURES, Throttle, WINDOW, network};
+use throttle::{MAX_BY_SESSION, MAX_BY_TOKEN, MAX_FAILURES, MINUTE, Throttle, WINDOW, network};
 
 pub(crate) use access::notices;
 pub use accounts::{LINK_SETS_PASSWORD, LINK_VALIDITY, PersonAtVersion};
+pub(crate) use actor::in_deployments;
 pub use actor::{Actor, Bearer, FACTOR_NEEDED, Permission, Session};
 
 /// A session ends after this time without a request.
@@ -66,12 +67,12 @@ pub const SESSION_IDLE: Duration = Duration::from_secs(12 * 3600);
 /// Maximum duration of a session, however much it is used.
 pub const SESSION_ABSOLUTE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Maximum number of requests of one session per minute.
-pub const SESSION_REQUESTS: u32 = MOST_BY_SESSION;
+pub const SESSION_REQUESTS: u32 = MAX_BY_SESSION;
 /// Maximum number of requests with one token per minute.
-pub const TOKEN_REQUESTS: u32 = MOST_BY_TOKEN;
+pub const TOKEN_REQUESTS: u32 = MAX_BY_TOKEN;
 /// Failed sign-ins within [`FAILURE_WINDOW`], per address or per name, before further attempts have
 /// to wait.
-pub const FAILED_SIGN_INS: u32 = MOST_FAILURES;
+pub const FAILED_SIGN_INS: u32 = MAX_FAILURES;
 /// The period in which failed sign-ins are counted.
 pub const FAILURE_WINDOW: Duration = WINDOW;
 /// Passwords that are hashed in parallel.
@@ -240,10 +241,10 @@ impl People {
         Self {
             store,
             owner: None,
-            attempts: Arc::new(Throttle::of(MOST_FAILURES, WINDOW)),
-            names: Arc::new(Throttle::of(MOST_FAILURES, WINDOW)),
-            requests: Arc::new(Throttle::of(MOST_BY_TOKEN, MINUTE)),
-            session_requests: Arc::new(Throttle::of(MOST_BY_SESSION, MINUTE)),
+            attempts: Arc::new(Throttle::of(MAX_FAILURES, WINDOW)),
+            names: Arc::new(Throttle::of(MAX_FAILURES, WINDOW)),
+            requests: Arc::new(Throttle::of(MAX_BY_TOKEN, MINUTE)),
+            session_requests: Arc::new(Throttle::of(MAX_BY_SESSION, MINUTE)),
             hasher: Hasher::default(),
         }
     }
@@ -438,10 +439,10 @@ impl People {
         )
         .await;
         let Some((person, requirements)) = person_and_requirements.map_err(failed)? else {
-            let why = store::people::link_error(&mut transaction, &hash_of(token))
+            let error = store::people::link_error(&mut transaction, &hash_of(token))
                 .await
                 .map_err(failed)?;
-            return Err(self.refuse(visitor, why));
+            return Err(self.refuse(visitor, error));
         };
         record_session(&mut transaction, person, &origin, before, "link").await?;
         transaction.commit().await.map_err(failed)?;
@@ -451,10 +452,10 @@ impl People {
         })
     }
 
-    fn refuse(&self, visitor: &ClientInfo, why: LinkError) -> Problem {
-        tracing::warn!(address = ?visitor.address, ?why, "a sign-in with a link was rejected");
+    fn refuse(&self, visitor: &ClientInfo, error: LinkError) -> Problem {
+        tracing::warn!(address = ?visitor.address, ?error, "a sign-in with a link was rejected");
         self.attempts.note(network(visitor.address));
-        let (code, detail) = match why {
+        let (code, detail) = match error {
             LinkError::Used => (
                 "sign_in_used",
                 "This sign-in link was already used. Each link works once. Ask an admin for a new \
@@ -664,14 +665,24 @@ fn require_admin(by: Option<&Actor>) -> Result<(), Problem> {
     by.map_or(Ok(()), |actor| actor.require(Permission::Admin))
 }
 
-fn check_name(name: &str) -> Result<(), Problem> {
+/// The path of the own account in place of a name, as in `GET /people/me`. The constraint
+/// `person_name_is_not_me` keeps people from having it.
+const OWN_ACCOUNT: &str = "me";
+
+pub(crate) fn check_name(name: &str) -> Result<(), Problem> {
     if name == SYSTEM_ACTOR {
         return Err(Problem::invalid(format!(
             "The name {SYSTEM_ACTOR} is reserved, because Gantry uses it for itself in the audit. \
              Choose another name."
         )));
     }
-    if name.parse::<Uuid>().is_ok() {
+    if name == OWN_ACCOUNT {
+        return Err(Problem::invalid(format!(
+            "The name {OWN_ACCOUNT} is reserved, because /api/v1/people/{OWN_ACCOUNT} is your own \
+             account. Choose another name."
+        )));
+    }
+    if looks_like_id(name) {
         return Err(Problem::invalid(
             "A person's name must not look like an id, because paths accept both. Choose another \
              name.",
@@ -775,7 +786,7 @@ mod tests {
         }
 
         async fn change(&self, sql: &'static str) {
-            sqlx::query(sql).execute(self.db.owner()).await.expect("to change");
+            sqlx::query(sql).execute(self.db.owner()).await.expect("the statement succeeds");
         }
 
         async fn audit(&self) -> Vec<String> {
@@ -796,7 +807,7 @@ mod tests {
         });
         let mut sessions = Vec::new();
         for one in tries.collect::<Vec<_>>() {
-            match one.await.expect("no panic") {
+            match one.await.expect("the task does not panic") {
                 Ok(session) => sessions.push(session),
                 Err(problem) => {
                     assert_eq!((problem.status, problem.code.as_str()), (401, "sign_in_used"))
@@ -837,11 +848,15 @@ mod tests {
         installation
             .change("UPDATE session SET idle_expires_at = now() - interval '1 second'")
             .await;
-        assert_eq!(installation.actor(&session).await, None, "idle");
+        assert_eq!(installation.actor(&session).await, None, "the idle session expired");
 
         let session = installation.session().await;
         installation.change("UPDATE session SET expires_at = now() - interval '1 second'").await;
-        assert_eq!(installation.actor(&session).await, None, "absolute");
+        assert_eq!(
+            installation.actor(&session).await,
+            None,
+            "the session expired at its maximum lifetime"
+        );
     }
 
     #[tokio::test]
@@ -864,10 +879,12 @@ mod tests {
                 .bind(hash.as_slice())
                 .execute(installation.db.owner())
                 .await
-                .expect("to end it");
+                .expect("the session is ended");
         }
         let forgotten = async || {
-            store::people::delete_expired_sessions(installation.db.app()).await.expect("a round")
+            store::people::delete_expired_sessions(installation.db.app())
+                .await
+                .expect("deleted sessions")
         };
         assert_eq!((forgotten().await, forgotten().await), (1, 0));
         let left: i64 = sqlx::query_scalar("SELECT count(*) FROM session")
@@ -888,7 +905,10 @@ mod tests {
         for _ in 1..SESSION_REQUESTS {
             installation.people.session_requests.note(hash_of(one.reveal()));
         }
-        assert!(installation.actor(&one).await.is_some(), "the last one");
+        assert!(
+            installation.actor(&one).await.is_some(),
+            "the last allowed request of this session"
+        );
         let problem =
             installation.people.actor_of_session(one.reveal()).await.expect_err("too many");
         assert_eq!((problem.status, problem.code.as_str()), (429, "too_many_requests"));
@@ -916,7 +936,10 @@ mod tests {
         assert_eq!(left, store::people::MAX_SESSIONS);
         assert!((97.5..99.5).contains(&oldest), "{oldest}");
         let actor = installation.actor(&last).await.expect("the newest session is valid");
-        assert!(installation.actor(&first).await.is_some(), "used since");
+        assert!(
+            installation.actor(&first).await.is_some(),
+            "the session that was used recently is valid"
+        );
         assert_eq!(
             installation.people.sessions(&actor).await.expect("a list").len(),
             100,
@@ -927,12 +950,12 @@ mod tests {
             .session_page(&actor, &SessionsQuery::default())
             .await
             .expect("a page");
-        let wanted = SessionsQuery { before: first.next, ..SessionsQuery::default() };
-        let rest = installation.people.session_page(&actor, &wanted).await.expect("a page");
+        let second_page = SessionsQuery { before: first.next, ..SessionsQuery::default() };
+        let rest = installation.people.session_page(&actor, &second_page).await.expect("a page");
         assert_eq!(
             (first.sessions.len(), rest.sessions.len(), rest.next),
             (50, 50, None),
-            "page by page, too"
+            "the list is also available page by page"
         );
     }
 
@@ -954,7 +977,7 @@ mod tests {
             )
             .await;
         installation.actor(&session).await.expect("an actor");
-        assert!(seen().await.0 > 49.0, "too early to store it");
+        assert!(seen().await.0 > 49.0, "a visit within a minute is not stored again");
         installation.change("UPDATE session SET last_seen_at = now() - interval '61 s'").await;
         let actor = installation.actor(&session).await.expect("an actor");
         let (ago, left) = seen().await;
@@ -986,12 +1009,12 @@ mod tests {
         installation.actor(&session).await.expect("an actor");
         assert!(
             ago().await.is_some_and(|ago| ago > 3500.0),
-            "stored as rarely as the last visit of the session"
+            "the visit is stored once per minute, like that of the session"
         );
         installation.change("UPDATE session SET last_seen_at = now() - interval '61 s'").await;
         let actor = installation.actor(&session).await.expect("an actor");
         assert!(ago().await.is_some_and(|ago| ago < 30.0));
-        installation.people.sign_out(&actor).await.expect("to sign out");
+        installation.people.sign_out(&actor).await.expect("the person is signed out");
         assert!(ago().await.is_some_and(|ago| ago < 30.0), "the visit outlives the session");
         installation.change("UPDATE visit SET at = now() + interval '1 h'").await;
         installation.session().await;
@@ -1003,7 +1026,7 @@ mod tests {
         let installation = Installation::new().await;
         let (link, session) = (installation.link().await, installation.session().await);
         let actor = installation.actor(&session).await.expect("an actor");
-        installation.people.disable(None, installation.ada).await.expect("to disable");
+        installation.people.disable(None, installation.ada).await.expect("the person is disabled");
         assert_eq!(installation.actor(&session).await, None);
         assert!(!installation.people.can_still_view(&actor).await.expect("an answer"));
         assert_eq!(installation.refused(&link).await.code, "sign_in_expired");
@@ -1025,8 +1048,8 @@ mod tests {
         let (one, two) = (installation.session().await, installation.session().await);
         let unused = installation.link().await;
         let actor = installation.actor(&one).await.expect("an actor");
-        installation.people.sign_out(&actor).await.expect("to sign out");
-        installation.people.sign_out(&actor).await.expect("a second call is no error");
+        installation.people.sign_out(&actor).await.expect("the person is signed out");
+        installation.people.sign_out(&actor).await.expect("a repeated call succeeds");
         assert_eq!(installation.actor(&one).await, None);
         let actor = installation.actor(&two).await.expect("an actor");
         assert_eq!(installation.people.sign_out_everywhere(&actor).await, Ok(1));
@@ -1046,7 +1069,7 @@ mod tests {
         let installation = Installation::new().await;
         let visitor =
             ClientInfo { address: Some(IpAddr::from([192, 0, 2, 1])), user_agent: "x".into() };
-        for _ in 0..MOST_FAILURES {
+        for _ in 0..MAX_FAILURES {
             let problem =
                 installation.people.sign_in("wrong", &visitor, None).await.expect_err("a refusal");
             assert_eq!(problem.code, "sign_in_unknown");
@@ -1087,7 +1110,7 @@ mod tests {
             .people
             .create_person(None, &NewPerson::human("gantry-ci", []))
             .await
-            .expect("a name of its own");
+            .expect("a free name");
     }
 
     #[tokio::test]

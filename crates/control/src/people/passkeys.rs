@@ -125,7 +125,7 @@ impl People {
         require_session(actor)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         let actor = &actor.still(&mut transaction).await?;
-        let row = found(&mut transaction, actor, id).await?;
+        let row = find_passkey(&mut transaction, actor, id).await?;
         if store::people::passkeys::revoke(&mut transaction, id, actor.person)
             .await
             .map_err(failed)?
@@ -157,7 +157,7 @@ impl People {
     ) -> Result<SignatureRequest, Problem> {
         require_session(actor)?;
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let row = found(&mut connection, actor, id).await?;
+        let row = find_passkey(&mut connection, actor, id).await?;
         unconfirmed(&row)?;
         let passkeys = usable(&mut connection, actor, site).await?;
         let nonce = random_nonce()?;
@@ -185,7 +185,7 @@ impl People {
             passkeys::assertion(&signature.answer).map_err(|error| rejected(&error))?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         let actor = &actor.still(&mut transaction).await?;
-        let row = found(&mut transaction, actor, id).await?;
+        let row = find_passkey(&mut transaction, actor, id).await?;
         unconfirmed(&row)?;
         let signer = answered(&mut transaction, actor, &credential).await?;
         let chain = store::people::passkeys::load_with_confirmers(
@@ -251,10 +251,10 @@ impl People {
         let all = store::people::passkeys::list_passkeys(&mut transaction, person)
             .await
             .map_err(failed)?;
-        let wanted = text.trim().to_lowercase();
+        let requested = text.trim().to_lowercase();
         let mut found = None;
         for row in all {
-            if fingerprint(store::people::passkeys::digest(&row).map_err(failed)?) == wanted {
+            if fingerprint(store::people::passkeys::digest(&row).map_err(failed)?) == requested {
                 found = Some(row);
             }
         }
@@ -321,7 +321,11 @@ fn not_begun() -> Problem {
 }
 
 /// A passkey that the actor may see: their own, or any as an admin.
-async fn found(on: &mut PgConnection, actor: &Actor, id: PasskeyId) -> Result<PasskeyRow, Problem> {
+async fn find_passkey(
+    on: &mut PgConnection,
+    actor: &Actor,
+    id: PasskeyId,
+) -> Result<PasskeyRow, Problem> {
     let row = store::people::passkeys::one(on, id)
         .await
         .map_err(failed)?
@@ -362,7 +366,7 @@ pub(crate) async fn usable(
     if !ids.is_empty() {
         return Ok(ids);
     }
-    let why = match (confirmed.first(), others.is_empty()) {
+    let detail = match (confirmed.first(), others.is_empty()) {
         (Some(row), _) => format!(
             "Your passkeys work at {}, but this is {}. Open Gantry there, or register a passkey \
              here.",
@@ -375,7 +379,7 @@ pub(crate) async fn usable(
                 .to_owned()
         }
     };
-    Err(Problem::conflict("no_passkey", why))
+    Err(Problem::conflict("no_passkey", detail))
 }
 
 /// The actor's passkey that the browser used.

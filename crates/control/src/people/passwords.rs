@@ -49,7 +49,7 @@ pub(super) fn check(password: &Password, name: &str) -> Result<(), Problem> {
     let text = password.reveal();
     let length = text.chars().take(limits::MAX_PASSWORD + 1).count();
     let refused =
-        |why: &str| Err(Problem { code: "weak_password".into(), ..Problem::invalid(why) });
+        |detail: &str| Err(Problem { code: "weak_password".into(), ..Problem::invalid(detail) });
     if !(limits::MIN_PASSWORD..=limits::MAX_PASSWORD).contains(&length) {
         return Err(Problem::invalid(format!(
             "The password must have {} to {} characters. Several unrelated words are easy to \
@@ -75,7 +75,7 @@ pub(super) fn check(password: &Password, name: &str) -> Result<(), Problem> {
     let letters = lower.trim_matches(|c: char| !c.is_alphabetic() && c != '@');
     if COMMON_PASSWORDS
         .lines()
-        .any(|common| [lower.as_str(), letters, once(letters)].contains(&common))
+        .any(|common| [lower.as_str(), letters, repeated_unit(letters)].contains(&common))
     {
         return refused("The password is too common. Choose another one.");
     }
@@ -97,7 +97,7 @@ fn is_sequence(text: &str) -> bool {
 }
 
 /// The repeated unit of a text: `lalala` is `la`.
-fn once(text: &str) -> &str {
+fn repeated_unit(text: &str) -> &str {
     let lengths =
         (1..=text.len() / 2).filter(|n| text.len().is_multiple_of(*n) && text.is_char_boundary(*n));
     lengths
@@ -243,7 +243,7 @@ mod tests {
         }
         for (length, code) in [(11, Some("invalid")), (1025, Some("invalid")), (1024, None)] {
             let text: String = "lots of äther, 4 words! ".chars().cycle().take(length).collect();
-            assert_eq!(refused(&text).as_deref(), code, "{length} characters");
+            assert_eq!(refused(&text).as_deref(), code, "a password of {length} characters");
         }
         for good in
             ["vague otter lamp", "correct horse battery", "пароль-не-самый-частый", "7f!kQ0z-Lm2w"]
@@ -257,19 +257,23 @@ mod tests {
     #[tokio::test]
     async fn password_is_stored_as_salted_argon2id() {
         let hasher = Hasher::default();
-        let kept = hasher.hash(Password::typed("vague otter lamp")).await.expect("a hash");
-        assert!(kept.starts_with("$argon2id$v=19$m=32768,t=3,p=1$"), "{kept}");
+        let stored = hasher.hash(Password::typed("vague otter lamp")).await.expect("a hash");
+        assert!(stored.starts_with("$argon2id$v=19$m=32768,t=3,p=1$"), "{stored}");
         assert_ne!(
             hasher.hash(Password::typed("vague otter lamp")).await.expect("a hash"),
-            kept,
-            "salted"
+            stored,
+            "each hash has its own salt"
         );
-        let is = async |text: &str, kept: Option<&String>| {
-            hasher.verify(Password::typed(text), kept.cloned()).await.expect("an answer").is_some()
+        let is = async |text: &str, stored: Option<&String>| {
+            hasher
+                .verify(Password::typed(text), stored.cloned())
+                .await
+                .expect("an answer")
+                .is_some()
         };
-        assert!(is("vague otter lamp", Some(&kept)).await);
-        assert!(!is("vague otter lamb", Some(&kept)).await);
-        assert!(!is("", Some(&kept)).await && !is("", None).await);
+        assert!(is("vague otter lamp", Some(&stored)).await);
+        assert!(!is("vague otter lamb", Some(&stored)).await);
+        assert!(!is("", Some(&stored)).await && !is("", None).await);
         assert!(
             hasher
                 .dummy_hash
@@ -281,9 +285,10 @@ mod tests {
     #[tokio::test]
     async fn excess_hash_requests_are_rejected() {
         let hasher = Hasher::default();
-        let held = hasher.waiting.clone().try_acquire_many_owned(WAITING as u32).expect("places");
+        let permits =
+            hasher.waiting.clone().try_acquire_many_owned(WAITING as u32).expect("free permits");
         assert_eq!(hasher.hash(Password::typed("x")).await.expect_err("a refusal").status, 503);
-        drop(held);
+        drop(permits);
         assert!(hasher.hash(Password::typed("x")).await.is_ok());
     }
 }

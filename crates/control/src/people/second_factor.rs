@@ -10,7 +10,7 @@
 use api::Problem;
 use api::limits::PASSKEY_TIMEOUT_SECONDS;
 use api::second_factor::{
-    Code, FactorOptions, FactorRequest, SecondFactor, SecondFactorPage, TotpMade,
+    Code, FactorOptions, FactorRequest, SecondFactor, SecondFactorPage, TotpSetup,
 };
 use engine::Hash;
 use engine::ids::PersonId;
@@ -44,7 +44,7 @@ impl People {
         Ok(SecondFactor {
             totp: found.totp,
             passkeys: u32::try_from(found.passkeys).unwrap_or(u32::MAX),
-            demanded: found.demanded,
+            required: found.demanded,
             needed: actor.needs_factor(),
         })
     }
@@ -61,7 +61,7 @@ impl People {
             .await
             .map_err(failed)?;
         drop(connection);
-        let set_up = setup.map(|setup| made(&setup.secret, &actor.name));
+        let set_up = setup.map(|setup| totp_setup(&setup.secret, &actor.name));
         Ok(SecondFactorPage {
             person: actor.name.clone(),
             state: self.second_factor(actor).await?,
@@ -140,7 +140,7 @@ impl People {
     }
 
     async fn present_code(&self, actor: &Actor, code: &Code) -> Result<(), Problem> {
-        let digits = digits(code)?;
+        let digits = validated_code(code)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         // A parallel attempt in the same session waits here.
         lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
@@ -189,7 +189,7 @@ impl People {
             ));
         }
         let mut random = [0; 32];
-        fill(&mut random)?;
+        fill_random(&mut random)?;
         let challenge = Hash::from_bytes(&random).ok_or_else(Problem::internal)?;
         let state = json!({ "second_factor": { "challenge": challenge, "at": OffsetDateTime::now_utc().unix_timestamp() } });
         store::people::passkeys::begin_ceremony(&mut transaction, session.id, &state)
@@ -276,10 +276,10 @@ impl People {
     /// # Errors
     /// If the person has an authenticator app, the session lacks another factor, or the actor uses
     /// a token.
-    pub async fn start_totp(&self, actor: &Actor) -> Result<TotpMade, Problem> {
+    pub async fn start_totp(&self, actor: &Actor) -> Result<TotpSetup, Problem> {
         require_enrollable_session(actor)?;
         let mut secret = [0; SECRET_BYTES];
-        fill(&mut secret)?;
+        fill_random(&mut secret)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
@@ -295,7 +295,7 @@ impl People {
             ));
         }
         transaction.commit().await.map_err(failed)?;
-        Ok(made(&secret, &actor.name))
+        Ok(totp_setup(&secret, &actor.name))
     }
 
     /// Confirms the authenticator app that this session set up. It counts as presented in this
@@ -316,7 +316,7 @@ impl People {
 
     async fn confirm_code(&self, actor: &Actor, code: &Code) -> Result<(), Problem> {
         let session = require_enrollable_session(actor)?;
-        let digits = digits(code)?;
+        let digits = validated_code(code)?;
         let not_begun = || {
             Problem::conflict(
                 "no_totp",
@@ -442,7 +442,7 @@ async fn noted(
         .map_err(failed)
 }
 
-fn digits(code: &Code) -> Result<String, Problem> {
+fn validated_code(code: &Code) -> Result<String, Problem> {
     code.digits().ok_or_else(|| {
         Problem::invalid("code: enter the six digits that your authenticator app shows.")
     })
@@ -466,7 +466,7 @@ fn time_step(totp: &Totp, digits: &str) -> Result<i64, Problem> {
     })
 }
 
-fn made(secret: &[u8; SECRET_BYTES], name: &str) -> TotpMade {
+fn totp_setup(secret: &[u8; SECRET_BYTES], name: &str) -> TotpSetup {
     let secret = Secret::new_stack(*secret).to_base32();
     // Names consist of lower case letters, digits, '.', '_', '@' and '-', so only '@' needs
     // encoding.
@@ -474,10 +474,10 @@ fn made(secret: &[u8; SECRET_BYTES], name: &str) -> TotpMade {
     let uri = format!(
         "otpauth://totp/Gantry:{label}?secret={secret}&issuer=Gantry&algorithm=SHA1&digits=6&period={STEP_SECONDS}"
     );
-    TotpMade { secret, uri }
+    TotpSetup { secret, uri }
 }
 
-fn fill(bytes: &mut [u8]) -> Result<(), Problem> {
+fn fill_random(bytes: &mut [u8]) -> Result<(), Problem> {
     rand::rngs::OsRng.try_fill_bytes(bytes).map_err(|reason| {
         tracing::error!(%reason, "the system returned no random numbers");
         Problem::internal()
@@ -546,12 +546,15 @@ mod tests {
             assert_eq!(time_step(&totp(now), "287082").is_ok(), is_right, "{now}");
         }
         assert_eq!(time_step(&totp(59), "287083").expect_err("a refusal").code, "code_wrong");
-        assert!(!format!("{:?}", totp(1)).contains("49"), "no secret in logs");
+        assert!(
+            !format!("{:?}", totp(1)).contains("49"),
+            "debug output must not contain the secret"
+        );
     }
 
     #[test]
     fn set_up_has_the_secret_and_the_uri() {
-        let made = made(b"12345678901234567890", "ada@example.com");
+        let made = totp_setup(b"12345678901234567890", "ada@example.com");
         assert_eq!(made.secret, "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ");
         let uri = "otpauth://totp/Gantry:ada%40example.com?secret=GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ&issuer=Gantry&algorithm=SHA1&digits=6&period=30";
         assert_eq!(made.uri, uri);

@@ -17,14 +17,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Failures within [`WINDOW`] before an address or a name has to wait.
-pub(super) const MOST_FAILURES: u32 = 10;
+pub(super) const MAX_FAILURES: u32 = 10;
 /// The period in which failures count, from the first one.
 pub(super) const WINDOW: Duration = Duration::from_secs(10 * 60);
 /// Requests with one token per [`MINUTE`].
-pub(super) const MOST_BY_TOKEN: u32 = 600;
+pub(super) const MAX_BY_TOKEN: u32 = 600;
 /// Requests of one session per [`MINUTE`]. Each tab requests several parts of a page, and again
 /// when they change.
-pub(super) const MOST_BY_SESSION: u32 = 1_200;
+pub(super) const MAX_BY_SESSION: u32 = 1_200;
 /// The period in which requests count.
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
 /// Maximum number of counters.
@@ -169,17 +169,20 @@ mod tests {
     }
 
     fn throttle() -> Throttle<Option<IpAddr>> {
-        Throttle::of(MOST_FAILURES, WINDOW)
+        Throttle::of(MAX_FAILURES, WINDOW)
     }
 
     #[test]
     fn failures_throttle_only_their_address() {
         let (throttle, now) = (throttle(), Instant::now());
-        for _ in 0..MOST_FAILURES {
+        for _ in 0..MAX_FAILURES {
             assert_eq!(throttle.check_at(&address("2001:db8::1"), now), Ok(()));
             throttle.record_at(address("2001:db8::1"), now);
         }
-        assert!(throttle.check_at(&address("2001:db8::2"), now).is_err(), "the same network");
+        assert!(
+            throttle.check_at(&address("2001:db8::2"), now).is_err(),
+            "addresses of the same network are throttled together"
+        );
         assert_eq!(throttle.check_at(&address("2001:db8:1::1"), now), Ok(()));
         assert_eq!(throttle.check_at(&None, now), Ok(()));
         assert_eq!(throttle.check_at(&address("2001:db8::1"), now + WINDOW), Ok(()));
@@ -194,11 +197,11 @@ mod tests {
     #[test]
     fn successful_attempts_are_not_counted() {
         let throttle = throttle();
-        for _ in 0..3 * MOST_FAILURES {
+        for _ in 0..3 * MAX_FAILURES {
             assert_eq!(throttle.take(None), Ok(()));
             throttle.release(&None);
         }
-        (0..MOST_FAILURES).for_each(|_| assert_eq!(throttle.take(None), Ok(())));
+        (0..MAX_FAILURES).for_each(|_| assert_eq!(throttle.take(None), Ok(())));
         assert!(throttle.take(None).is_err());
         throttle.forget(&None);
         assert_eq!(throttle.take(None), Ok(()));
@@ -208,10 +211,11 @@ mod tests {
     fn counter_table_size_is_bounded() {
         let (throttle, now) = (throttle(), Instant::now());
         for number in 0..2 * MAX_COUNTERS {
-            let from =
-                IpAddr::V4(std::net::Ipv4Addr::from_bits(u32::try_from(number).expect("small")));
+            let from = IpAddr::V4(std::net::Ipv4Addr::from_bits(
+                u32::try_from(number).expect("a small number"),
+            ));
             throttle.record_at(Some(from), now + Duration::from_micros(number as u64));
         }
-        assert_eq!(throttle.tries.lock().expect("the table").len(), MAX_COUNTERS);
+        assert_eq!(throttle.tries.lock().expect("an unpoisoned lock").len(), MAX_COUNTERS);
     }
 }

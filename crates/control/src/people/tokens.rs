@@ -39,7 +39,7 @@ impl People {
             .map_err(failed)?;
         let Some(found) = found else { return Ok(None) };
         self.requests.take(found.id).map_err(|wait| {
-            let most = super::throttle::MOST_BY_TOKEN;
+            let most = super::throttle::MAX_BY_TOKEN;
             let detail = format!(
                 "A token can send {most} requests per minute. Try again in {}.",
                 many(wait.as_secs().max(1), "second")
@@ -59,7 +59,7 @@ impl People {
     /// # Errors
     /// If the token would have more permissions than its person, Reviewer, Admin in a single
     /// deployment, or too long a validity. Also if the actor uses a token.
-    pub async fn make_token(
+    pub async fn create_token(
         &self,
         actor: &Actor,
         input: &TokenRequest,
@@ -92,7 +92,7 @@ impl People {
             .await
             .map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
-        let whose = match owner == actor.person {
+        let account = match owner == actor.person {
             true => actor.clone(),
             false => {
                 actor.require(Permission::Admin)?;
@@ -104,7 +104,7 @@ impl People {
                 Actor::of(row, None)
             }
         };
-        if owner != actor.person && whose.kind == PersonKind::Human {
+        if owner != actor.person && account.kind == PersonKind::Human {
             return Err(Problem::forbidden(
                 "You cannot create tokens for other people. Create tokens for yourself or for a \
                  service account.",
@@ -114,15 +114,15 @@ impl People {
             self.find_deployment(&mut transaction, input.deployment.as_deref()).await?;
         for scope in &scopes {
             let may = deployment.map_or_else(
-                || whose.has_permission_somewhere(*scope),
-                |place| whose.has_permission_in(*scope, place),
+                || account.has_permission_somewhere(*scope),
+                |place| account.has_permission_in(*scope, place),
             );
-            let is_viewer = *scope == Permission::Viewer && whose.may(Permission::Viewer);
+            let is_viewer = *scope == Permission::Viewer && account.may(Permission::Viewer);
             if !may && !is_viewer {
                 return Err(Problem::forbidden(format!(
                     "A token cannot have more permissions than its account. Account {} does not \
                      have the permission {scope} there.",
-                    whose.name
+                    account.name
                 )));
             }
         }
@@ -145,14 +145,20 @@ impl People {
                 format!(
                     "Account {} has {MAX_TOKENS} valid tokens, which is the maximum. Revoke one \
                      first.",
-                    whose.name
+                    account.name
                 ),
             )
         })?;
-        let detail = json!({"person": whose.name, "name": name, "scopes": new.scopes, "deployment": input.deployment, "days": input.days});
-        append_audit(&mut transaction, Some(actor.person), "token.make", &id.to_string(), &detail)
-            .await
-            .map_err(failed)?;
+        let detail = json!({"person": account.name, "name": name, "scopes": new.scopes, "deployment": input.deployment, "days": input.days});
+        append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "token.create",
+            &id.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(failed)?;
         transaction.commit().await.map_err(failed)?;
         Ok(CreatedToken { id, token: token.reveal().to_owned(), expires: at(expires) })
     }
@@ -166,7 +172,11 @@ impl People {
         actor: &Actor,
         query: &TokensQuery,
     ) -> Result<TokenPage, Problem> {
-        let mut reported = self.tokens(actor, query.person).await?;
+        let person = match text::filter_text(&query.person)? {
+            Some(person) => Some(self.person_named(actor, person).await?),
+            None => None,
+        };
+        let mut reported = self.tokens(actor, person).await?;
         reported.retain(|token| query.valid.is_none_or(|holds| token.valid == holds));
         let (tokens, next) = cursor::page(
             reported,
@@ -188,13 +198,13 @@ impl People {
         actor: &Actor,
         person: Option<PersonId>,
     ) -> Result<Vec<TokenView>, Problem> {
-        let whose = person.unwrap_or(actor.person);
-        if whose != actor.person {
+        let owner = person.unwrap_or(actor.person);
+        if owner != actor.person {
             actor.require(Permission::Admin)?;
         }
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
         let rows =
-            store::people::api_tokens::list_tokens(&mut connection, whose, LISTED_TOKENS as u64)
+            store::people::api_tokens::list_tokens(&mut connection, owner, LISTED_TOKENS as u64)
                 .await
                 .map_err(failed)?;
         Ok(rows.into_iter().map(view).collect())
@@ -235,8 +245,8 @@ impl People {
         transaction.commit().await.map_err(failed)
     }
 
-    /// Finds a deployment by name or id; `None` means everywhere. An empty name is an error, because
-    /// it would give more than intended.
+    /// Finds a deployment by name or id; `None` means everywhere. An empty name is an error,
+    /// because it would give more than intended.
     pub(super) async fn find_deployment(
         &self,
         on: &mut sqlx::PgConnection,

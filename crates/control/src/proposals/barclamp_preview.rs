@@ -26,7 +26,7 @@ impl Control {
             return Err(Problem::invalid("Send 1 to 1000 edits to preview."));
         }
         edits.iter().try_for_each(check_edit)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let mut connection = self.connection().await?;
         let row =
             store::proposals::proposal(&mut connection, proposal).await.map_err(from_store)?;

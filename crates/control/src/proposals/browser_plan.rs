@@ -1,9 +1,9 @@
 //! The data with which a browser plans drags by itself: the skeleton, the catalog and the
 //! proposal's edits.
 //!
-//! Skeleton and catalog (the [`Ground`]) are large and change rarely. So they have a stamp and are
-//! sent only if the browser does not have them. A ground larger than [`MAX_PARTS`] is never sent;
-//! then the page asks the server to plan each drag.
+//! Skeleton and catalog (the [`PlanningData`]) are large and change rarely. So they have a stamp
+//! and are sent only if the browser does not have them. Data larger than [`MAX_PARTS`] is never
+//! sent; then the page asks the server to plan each drag.
 //!
 //! The response contains the hash of the edits' effects. A browser that computes another hash
 //! discards its result and asks the server.
@@ -13,27 +13,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::Problem;
 use api::views::board::PlannerView;
 use engine::ids::{DeploymentId, Fqdn, NodeId, ProposalId, ReviewId};
-use engine::plan::ground::{Ground, versions};
+use engine::plan::planning_data::{PlanningData, versions};
 use engine::plan::resolve;
 use engine::report::{Report, report};
 use engine::{Hash, canonical};
 
 use crate::Control;
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::people::{Actor, Permission};
 use crate::problems::{from_store, no_proposal, no_review};
 use crate::proposals::change::{authors, counting, plan};
 use crate::proposals::lint;
 
-/// Maximum number of parts (nodes, noderoles, edges and roles) in a ground for browsers, about ten
-/// megabytes.
+/// Maximum number of parts (nodes, noderoles, edges and roles) in planning data for browsers, about
+/// ten megabytes.
 const MAX_PARTS: usize = 100_000;
 
 impl Control {
     /// The planning report of an open proposal, stage by stage.
     pub async fn report(&self, actor: &Actor, proposal: ProposalId) -> Result<Report, Problem> {
         actor.require(Permission::Viewer)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let mut connection = self.connection().await?;
         let row =
             store::proposals::proposal(&mut connection, proposal).await.map_err(from_store)?;
@@ -85,7 +85,7 @@ impl Control {
         self.report(actor, row.proposal).await.map(Some)
     }
 
-    /// The data for planning on a deployment's open proposal, without the ground if the client
+    /// The data for planning on a deployment's open proposal, without planning data if the client
     /// knows its stamp. `None` if no proposal is open; that is no error, because another person may
     /// have closed it meanwhile.
     pub async fn planner(
@@ -95,7 +95,7 @@ impl Control {
         known: Option<&str>,
     ) -> Result<Option<PlannerView>, Problem> {
         actor.require(Permission::Viewer)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let mut connection = self.connection().await?;
         let open = store::proposals::open_proposal(&mut connection, deployment)
             .await
@@ -111,12 +111,12 @@ impl Control {
                 .map_err(not_serializable)?;
             let versions = versions(&present.skeleton, &edits);
             let stamp = stamp(&present, &versions)?;
-            let ground = match known != Some(stamp.clone()) {
-                true => Ground::of(&present.skeleton, &present.catalog, &versions, MAX_PARTS),
+            let planning_data = match known != Some(stamp.clone()) {
+                true => PlanningData::of(&present.skeleton, &present.catalog, &versions, MAX_PARTS),
                 false => None,
             };
             Ok::<_, Problem>(Some(PlannerView {
-                ground,
+                planning_data,
                 stamp,
                 proposal: open.id,
                 version: open.version,
@@ -130,8 +130,8 @@ impl Control {
 }
 
 /// Identifies the input of planning: the root, the nodes without a document, and the versions.
-fn stamp(present: &Present, versions: &BTreeSet<Hash>) -> Result<String, Problem> {
-    let bare_nodes: BTreeMap<&NodeId, (&Fqdn, &DeploymentId)> = present
+fn stamp(present: &CurrentState, versions: &BTreeSet<Hash>) -> Result<String, Problem> {
+    let node_records: BTreeMap<&NodeId, (&Fqdn, &DeploymentId)> = present
         .skeleton
         .nodes
         .iter()
@@ -139,7 +139,7 @@ fn stamp(present: &Present, versions: &BTreeSet<Hash>) -> Result<String, Problem
         .map(|(id, node)| (id, (&node.fqdn, &node.deployment)))
         .collect();
     let root: Option<Hash> = present.head.root;
-    canonical::hash(&(root, bare_nodes, versions))
+    canonical::hash(&(root, node_records, versions))
         .map(|hash| hash.to_string())
         .map_err(not_serializable)
 }

@@ -11,7 +11,7 @@ use api::problem::Finding;
 use engine::blueprint::impact::{self};
 use engine::blueprint::{Difference, Projection, difference, project};
 use engine::canonical::{Object, ObjectKind};
-use engine::cluster::{Connection, ConnectionChange};
+use engine::cluster::{Connection, ConnectionChange, phantom};
 use engine::gate::{Policy, Risk};
 use engine::ids::{DeploymentId, NodeId, PersonId, ProposalId};
 use engine::plan::base::{ScopeChecker, ScopeViolation, beyond, outside, written};
@@ -26,10 +26,10 @@ use serde_json::json;
 use store::proposals::{EditRow, MAX_EDITS, ProposalRow, UndoResult};
 
 use crate::compute::ComputeLimit;
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::nodes::address_policy;
 use crate::people::{Actor, Permission};
-use crate::problems::{from_store, no_proposal};
+use crate::problems::{from_store, no_node, no_proposal};
 use crate::proposals::edit_text::{Names, check_edit};
 use crate::{Control, done, text};
 
@@ -84,7 +84,7 @@ pub(crate) fn has_other_authors(actor: &Actor, row: &ProposalRow, edits: &[EditR
 
 /// The deployment of a proposal; for a proposal on a node, the node's current deployment. Editing
 /// requires the permission there.
-pub(crate) fn place_of(present: &Present, row: &ProposalRow) -> DeploymentId {
+pub(crate) fn place_of(present: &CurrentState, row: &ProposalRow) -> DeploymentId {
     let node = row.node.and_then(|node| present.skeleton.nodes.get(&node));
     node.map_or(row.deployment, |node| node.deployment)
 }
@@ -100,9 +100,9 @@ pub(crate) fn counting(edits: &[EditRow]) -> Vec<NumberedEdit> {
 }
 
 /// Plans a proposal on the present.
-pub(crate) fn plan(present: &Present, edits: &[NumberedEdit]) -> Result<Planned, Problem> {
+pub(crate) fn plan(present: &CurrentState, edits: &[NumberedEdit]) -> Result<Planned, Problem> {
     let (effects, side_effects) = resolve_with(&present.skeleton, &present.catalog, edits);
-    let materialized = materialize(&present.blueprint, &|id| present.bare(id), &effects)
+    let materialized = materialize(&present.blueprint, &|id| present.node_record(id), &effects)
         .map_err(|error| Problem::conflict("plan", text::sentence(&error.to_string())))?;
     let projection = project(
         &present.blueprint,
@@ -133,7 +133,7 @@ pub(crate) fn plan(present: &Present, edits: &[NumberedEdit]) -> Result<Planned,
 /// Like [`plan`], outside of the threads that answer requests, because it visits the whole cluster.
 pub(crate) async fn plan_on_pool(
     by: &ComputeLimit,
-    present: &Present,
+    present: &CurrentState,
     edits: Vec<NumberedEdit>,
 ) -> Result<Planned, Problem> {
     let present = present.clone();
@@ -157,7 +157,7 @@ impl NewEdits {
     /// The edits of one request in the order of the graph: see [`engine::plan::order`].
     pub async fn in_order(
         by: &ComputeLimit,
-        present: &Present,
+        present: &CurrentState,
         rows: &[EditRow],
         edits: Vec<Edit>,
     ) -> Result<Self, Problem> {
@@ -177,7 +177,7 @@ impl NewEdits {
 /// Like [`objections`], outside of the threads that answer requests.
 pub(crate) async fn edit_errors_on_pool(
     by: &ComputeLimit,
-    present: &Present,
+    present: &CurrentState,
     scope: Scope,
     rows: &[EditRow],
     edits: &NewEdits,
@@ -188,7 +188,7 @@ pub(crate) async fn edit_errors_on_pool(
 
 impl Planned {
     /// The plan together with the state that it changes.
-    pub fn from<'a>(&'a self, present: &'a Present) -> impact::Planned<'a> {
+    pub fn from<'a>(&'a self, present: &'a CurrentState) -> impact::Planned<'a> {
         impact::Planned {
             old: &present.blueprint,
             new: &self.materialized.blueprint,
@@ -213,7 +213,7 @@ impl Control {
         deployment: &str,
     ) -> Result<ProposalId, Problem> {
         actor.require_somewhere(Permission::Operator)?;
-        let id = self.present().await?.named(deployment)?;
+        let id = self.current_state().await?.named(deployment)?;
         self.propose(actor, id).await
     }
 
@@ -226,7 +226,7 @@ impl Control {
         deployment: DeploymentId,
     ) -> Result<ProposalId, Problem> {
         actor.require_somewhere(Permission::Operator)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let found = present.skeleton.deployments.get(&deployment);
         let found = found.ok_or_else(|| {
             Problem::not_found("This deployment no longer exists. See the list of deployments.")
@@ -249,7 +249,7 @@ impl Control {
             )
             .await
             .map_err(from_store)?;
-            tell(&mut transaction, id, deployment, 0).await?;
+            notify_proposal(&mut transaction, id, deployment, 0).await?;
         }
         done(transaction).await?;
         Ok(id)
@@ -264,19 +264,18 @@ impl Control {
         node: NodeId,
     ) -> Result<ProposalId, Problem> {
         actor.require_somewhere(Permission::Operator)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let found = present.skeleton.nodes.get(&node);
-        let found = found.ok_or_else(|| {
-            Problem::not_found("This node no longer exists. See the list of nodes.")
-        })?;
+        let found = found.ok_or_else(no_node)?;
         actor.require_in(Permission::Operator, found.deployment)?;
         if found.phantom {
+            let deployment = present.name_of(found.deployment);
             return Err(Problem::conflict(
                 "phantom",
                 format!(
-                    "Node {} is the phantom node of a deployment. Propose the change on that \
-                     deployment.",
-                    found.fqdn
+                    "{} is a phantom node. Propose the change on its deployment: gantry deployment \
+                     show {deployment}",
+                    phantom::named(&deployment)
                 ),
             ));
         }
@@ -301,7 +300,7 @@ impl Control {
             )
             .await
             .map_err(from_store)?;
-            tell(&mut transaction, id, found.deployment, 0).await?;
+            notify_proposal(&mut transaction, id, found.deployment, 0).await?;
         }
         done(transaction).await?;
         Ok(id)
@@ -358,7 +357,7 @@ impl Control {
         )
         .await
         .map_err(from_store)?;
-        tell(&mut transaction, proposal, row.deployment, version).await?;
+        notify_proposal(&mut transaction, proposal, row.deployment, version).await?;
         done(transaction).await?;
         Ok(version)
     }
@@ -400,7 +399,7 @@ impl Control {
     pub(crate) async fn check_edits(
         &self,
         by: &ComputeLimit,
-        present: &Present,
+        present: &CurrentState,
         scope: Scope,
         rows: &[EditRow],
         new: &NewEdits,
@@ -440,7 +439,7 @@ impl Control {
     /// root folder. The planner does not check connections.
     fn check_connections(
         &self,
-        present: &Present,
+        present: &CurrentState,
         rows: &[EditRow],
         edits: &[Edit],
     ) -> Result<(), Problem> {
@@ -483,7 +482,7 @@ impl Control {
         Ok(())
     }
 
-    /// Undoes the edits of the last gesture. Returns the new version.
+    /// Undoes the edits of the last request. Returns the new version.
     pub async fn undo(
         &self,
         actor: &Actor,
@@ -493,7 +492,7 @@ impl Control {
         self.undo_or_redo(actor, proposal, version, true).await
     }
 
-    /// Redoes the edits of the last undone gesture. Returns the new version.
+    /// Redoes the edits of the last undone request. Returns the new version.
     pub async fn redo(
         &self,
         actor: &Actor,
@@ -551,7 +550,7 @@ impl Control {
         )
         .await
         .map_err(from_store)?;
-        tell(&mut transaction, proposal, row.deployment, version).await?;
+        notify_proposal(&mut transaction, proposal, row.deployment, version).await?;
         done(transaction).await?;
         Ok(version)
     }
@@ -586,7 +585,7 @@ impl Control {
         )
         .await
         .map_err(from_store)?;
-        tell(&mut transaction, proposal, row.deployment, version).await?;
+        notify_proposal(&mut transaction, proposal, row.deployment, version).await?;
         done(transaction).await
     }
 
@@ -601,7 +600,7 @@ impl Control {
         if nodes.is_empty() || nodes.len() > MAX_DRAGGED {
             return Err(Problem::invalid(format!("Send 1 to {MAX_DRAGGED} nodes per request.")));
         }
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let mut connection = self.connection().await?;
         let open = store::proposals::open_proposal(&mut connection, deployment)
             .await
@@ -627,8 +626,8 @@ impl Control {
         &self,
         proposal: ProposalId,
         version: i32,
-    ) -> Result<(Present, ProposalRow, Vec<EditRow>), Problem> {
-        let present = self.present().await?;
+    ) -> Result<(CurrentState, ProposalRow, Vec<EditRow>), Problem> {
+        let present = self.current_state().await?;
         let mut connection = self.connection().await?;
         let row =
             store::proposals::proposal(&mut connection, proposal).await.map_err(from_store)?;
@@ -647,7 +646,7 @@ impl Control {
     pub(crate) async fn policy(
         &self,
         on: &mut sqlx::PgConnection,
-        present: &Present,
+        present: &CurrentState,
     ) -> Result<Policy, Problem> {
         let policy =
             store::blueprints::policy(on, present.head.policy).await.map_err(from_store)?;
@@ -664,7 +663,7 @@ const NOWHERE: [&str; 2] = ["unknown_deployment", "unknown_node"];
 /// The objections to new edits: edits that cannot take effect, and edits outside of the proposal's
 /// scope.
 pub(crate) fn objections(
-    present: &Present,
+    present: &CurrentState,
     scope: Scope,
     rows: &[EditRow],
     NewEdits { edits, positions }: &NewEdits,
@@ -719,7 +718,7 @@ pub(crate) fn proposal_changed() -> Problem {
     )
 }
 
-fn out_of_scope(present: &Present, scope: Scope) -> String {
+fn out_of_scope(present: &CurrentState, scope: Scope) -> String {
     match scope {
         Scope::Node(node) => format!(
             "This proposal is only for node {}, so it can only change that node and its noderoles. \
@@ -734,7 +733,7 @@ fn out_of_scope(present: &Present, scope: Scope) -> String {
     }
 }
 
-pub(crate) fn reaches(present: &Present, scope: Scope, other: &ScopeViolation) -> String {
+pub(crate) fn reaches(present: &CurrentState, scope: Scope, other: &ScopeViolation) -> String {
     let node = match scope {
         Scope::Node(node) => node_name(present, node),
         Scope::Deployment(_) => String::new(),
@@ -757,7 +756,7 @@ pub(crate) fn reaches(present: &Present, scope: Scope, other: &ScopeViolation) -
 /// Each edit was in scope when it was made, but its subject may have moved since. The database
 /// refuses every commit outside of the scope, even with all approvals.
 pub(crate) fn check_scope(
-    present: &Present,
+    present: &CurrentState,
     row: &ProposalRow,
     rows: &[EditRow],
 ) -> Result<(), Problem> {
@@ -794,7 +793,7 @@ pub(crate) fn check_scope(
 
 /// The written documents must be inside the base, or the database refuses every commit.
 pub(crate) fn within(
-    present: &Present,
+    present: &CurrentState,
     row: &ProposalRow,
     planned: &Planned,
     covered: &BTreeSet<DeploymentId>,
@@ -817,7 +816,7 @@ pub(crate) fn within(
     ))
 }
 
-pub(crate) async fn tell(
+pub(crate) async fn notify_proposal(
     on: &mut sqlx::PgConnection,
     proposal: ProposalId,
     deployment: DeploymentId,
@@ -830,6 +829,6 @@ pub(crate) async fn tell(
         .map_err(from_store)
 }
 
-pub(crate) fn node_name(present: &Present, node: NodeId) -> String {
+pub(crate) fn node_name(present: &CurrentState, node: NodeId) -> String {
     present.skeleton.nodes.get(&node).map_or_else(|| node.to_string(), |node| node.fqdn.to_string())
 }

@@ -8,7 +8,7 @@ use api::problem::Finding;
 use engine::Hash;
 use engine::catalog::Role;
 use engine::cluster::NoderoleKey;
-use engine::data::fit::{Expected, unfit};
+use engine::data::fit::{Expected, layer_errors};
 use engine::data::{OwnData, layers};
 use engine::ids::{ActionName, DeploymentId, NodeId, RoleName, StepId};
 use engine::plan::{Edit, Effects, NumberedEdit, edit};
@@ -17,7 +17,7 @@ use store::proposals::EditRow;
 
 use crate::Control;
 use crate::compute::ComputeLimit;
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::proposals::change::{counting, plan_on_pool};
 
 /// Maximum number of findings in one response.
@@ -28,7 +28,7 @@ impl Control {
     pub(crate) async fn check_edit_data(
         &self,
         compute: &ComputeLimit,
-        present: &Present,
+        present: &CurrentState,
         rows: &[EditRow],
         edits: &[Edit],
     ) -> Result<(), Problem> {
@@ -47,17 +47,17 @@ impl Control {
             (first..).zip(edits.iter().cloned()).map(|(seq, edit)| NumberedEdit { seq, edit }),
         );
         let planned = plan_on_pool(compute, present, all).await?;
-        let meant = PlannedState { present, effects: &planned.effects };
+        let state = PlannedState { present, effects: &planned.effects };
         let found: Vec<Finding> = edits
             .iter()
             .enumerate()
-            .flat_map(|(n, edit)| meant.misfits(n, edit))
+            .flat_map(|(n, edit)| state.findings(n, edit))
             .take(NAMED)
             .collect();
-        let Some(worst_state) = found.first() else { return Ok(()) };
+        let Some(first_finding) = found.first() else { return Ok(()) };
         let detail = format!(
             "Value {} {}. Use data that matches the role's schema. See GET /api/v1/roles/NAME.",
-            worst_state.at, worst_state.detail
+            first_finding.at, first_finding.detail
         );
         let mut problem = Problem::new(
             422,
@@ -72,27 +72,27 @@ impl Control {
 
 /// The desired state with the edits applied.
 struct PlannedState<'a> {
-    present: &'a Present,
+    present: &'a CurrentState,
     effects: &'a Effects,
 }
 
 impl PlannedState<'_> {
     /// Findings with JSON pointers into the request body.
-    fn misfits(&self, n: usize, edit: &Edit) -> Vec<Finding> {
+    fn findings(&self, n: usize, edit: &Edit) -> Vec<Finding> {
         let found = match edit {
             Edit::SetRoleData(edit::SetRoleData { deployment, role, data }) => self
                 .role_in(*deployment, role)
-                .map(|role| misfits(data, &role.template, role, false)),
+                .map(|role| schema_errors(data, &role.template, role, false)),
             Edit::SetNoderoleData(edit::SetNoderoleData { node, noderole, data }) => {
                 self.noderole(*node, noderole).map(|(role, deployment)| {
-                    misfits(data, &self.below(*node, noderole, role, deployment), role, true)
+                    schema_errors(data, &self.below(*node, noderole, role, deployment), role, true)
                 })
             }
             _ => None,
         };
-        let finding = |(path, what): (String, String)| Finding {
+        let finding = |(path, detail): (String, String)| Finding {
             at: format!("/edits/{n}/data{path}"),
-            detail: what,
+            detail,
         };
         found.unwrap_or_default().into_iter().map(finding).collect()
     }
@@ -154,7 +154,7 @@ impl PlannedState<'_> {
     }
 }
 
-fn misfits(data: &Value, below: &Value, role: &Role, is_last: bool) -> Vec<(String, String)> {
+fn schema_errors(data: &Value, below: &Value, role: &Role, is_last: bool) -> Vec<(String, String)> {
     let attribs: Vec<(String, &str, &Value)> = role
         .attribs
         .iter()
@@ -167,6 +167,6 @@ fn misfits(data: &Value, below: &Value, role: &Role, is_last: bool) -> Vec<(Stri
         })
         .collect();
     let expected = attribs.iter().map(|(path, name, schema)| Expected { name, path, schema });
-    let found = unfit(data, below, expected, is_last).unwrap_or_default();
-    found.into_iter().map(|misfit| (misfit.path, misfit.what)).collect()
+    let found = layer_errors(data, below, expected, is_last).unwrap_or_default();
+    found.into_iter().map(|error| (error.path, error.problem)).collect()
 }

@@ -11,7 +11,7 @@ use engine::plan::edit::sign_in_demands;
 use engine::plan::effects::RoleData;
 use engine::plan::{Edit, EditNames, edit};
 
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::text::{capitalize, count, in_order, some_of};
 
 pub(crate) use engine::text::sentence;
@@ -21,7 +21,7 @@ const NAMED: usize = 3;
 
 /// Names of deployments and nodes, including those that the edits create.
 pub(crate) struct Names<'a> {
-    present: &'a Present,
+    present: &'a CurrentState,
     new: BTreeMap<DeploymentId, String>,
     /// Phantom nodes of new deployments.
     phantoms: BTreeMap<NodeId, Fqdn>,
@@ -29,7 +29,7 @@ pub(crate) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    pub fn of(present: &'a Present, edits: impl IntoIterator<Item = &'a Edit>) -> Self {
+    pub fn of(present: &'a CurrentState, edits: impl IntoIterator<Item = &'a Edit>) -> Self {
         let (mut new, mut phantoms) = (BTreeMap::new(), BTreeMap::new());
         for edit in edits {
             let Edit::CreateDeployment(edit::CreateDeployment { id, phantom: node, name, .. }) =
@@ -70,6 +70,11 @@ impl<'a> Names<'a> {
         !self.present.blueprint.nodes.get(&node).is_some_and(|known| is_there(&known.doc))
     }
 
+    /// `, with 12 deployments below it`; empty if there are none.
+    pub fn with_descendants(&self, id: DeploymentId) -> String {
+        self.present.with_descendants(id)
+    }
+
     pub fn deployment(&self, id: DeploymentId) -> String {
         self.new.get(&id).cloned().unwrap_or_else(|| self.present.name_of(id))
     }
@@ -108,8 +113,8 @@ impl<'a> Names<'a> {
         edit.text(self)
     }
 
-    /// The edits of one gesture as text.
-    pub fn gesture(&self, edits: &[&Edit]) -> String {
+    /// The edits of one request as text.
+    pub fn request_text(&self, edits: &[&Edit]) -> String {
         let [first, rest @ ..] = edits else { return String::new() };
         if rest.is_empty() {
             return self.edit(first);

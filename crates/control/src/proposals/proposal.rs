@@ -14,7 +14,7 @@ use engine::data::{OwnData, layers, mask};
 use engine::ids::{
     ActionName, DeploymentId, DeploymentName, NodeId, NoderoleId, ProposalId, RoleName, StepId,
 };
-use engine::plan::clash::{Before, Signed};
+use engine::plan::clash::{AuthoredEdit, PriorState};
 use engine::plan::{Clash, SideEffects, clashes};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -22,7 +22,7 @@ use store::proposals::{EditRow, LeftOutRow, ProposalRow};
 
 use crate::Control;
 use crate::catalog::roles::attribs;
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::people::{Actor, Permission};
 use crate::problems::{from_store, no_proposal};
 use crate::proposals::change::{
@@ -39,7 +39,7 @@ impl Control {
         id: ProposalId,
     ) -> Result<(ScopeView, ProposalView), Problem> {
         actor.require(Permission::Viewer)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let mut connection = self.connection().await?;
         let (row, edits) = opened(&mut connection, id).await?;
         drop(connection);
@@ -61,7 +61,7 @@ impl Control {
         actor.require(Permission::Viewer)?;
         // Read the cursor first, so the live stream reports all later events.
         let cursor = self.current_cursor().await?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let mut connection = self.connection().await?;
         let (row, edits) = opened(&mut connection, id).await?;
         let Some(node) = row.node else {
@@ -102,7 +102,7 @@ impl Control {
         noderole: &NoderoleKey,
     ) -> Result<DraftedNoderole, Problem> {
         actor.require(Permission::Viewer)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let mut connection = self.connection().await?;
         let (row, edits) = opened(&mut connection, proposal).await?;
         drop(connection);
@@ -130,7 +130,7 @@ impl Control {
             .or(known.map(|known| &known.data))
             .cloned()
             .unwrap_or_else(|| json!({}));
-        let data_by = set.and_then(|set| author_of(&edits, set.why.edit()));
+        let data_by = set.and_then(|set| author_of(&edits, set.cause.edit()));
         let set = effects
             .role_data
             .iter()
@@ -162,7 +162,7 @@ impl Control {
         &self,
         actor: &Actor,
         on: &mut PgConnection,
-        present: &Present,
+        present: &CurrentState,
         row: &ProposalRow,
         edits: &[EditRow],
         planned: &Planned,
@@ -197,26 +197,27 @@ async fn opened(
     Ok((row, edits))
 }
 
-fn named(present: &Present, id: DeploymentId) -> Result<DeploymentName, Problem> {
+fn named(present: &CurrentState, id: DeploymentId) -> Result<DeploymentName, Problem> {
     present.skeleton.deployments.get(&id).map(|d| d.name.clone()).ok_or_else(Problem::internal)
 }
 
 /// The deployment and node of a proposal. For a proposal on a node it is the node's current
 /// deployment, because that defines the roles it may bind. The original deployment may have been
 /// removed since; then its last name is shown.
-pub(crate) fn scope_view(present: &Present, row: &ProposalRow) -> Result<ScopeView, Problem> {
+pub(crate) fn scope_view(present: &CurrentState, row: &ProposalRow) -> Result<ScopeView, Problem> {
     let found = row.node.and_then(|id| present.skeleton.nodes.get(&id));
-    let deployment = found.map_or(row.deployment, |node| node.deployment);
-    let deployment = match present.skeleton.deployments.get(&deployment) {
+    let deployment_id = found.map_or(row.deployment, |node| node.deployment);
+    let deployment = match present.skeleton.deployments.get(&deployment_id) {
         Some(known) => known.name.clone(),
         None => DeploymentName::parse(&row.deployment_name).map_err(|_| Problem::internal())?,
     };
     let fqdn = |id: NodeId| found.map_or_else(|| id.to_string(), |node| node.fqdn.to_string());
-    Ok(ScopeView { deployment, node: row.node.map(|id| ScopeNode { id, fqdn: fqdn(id) }) })
+    let node = row.node.map(|id| ScopeNode { id, fqdn: fqdn(id) });
+    Ok(ScopeView { deployment, deployment_id, node })
 }
 
 fn node_roles(
-    present: &Present,
+    present: &CurrentState,
     node: NodeId,
     planned: &Planned,
 ) -> Result<Vec<NodeRole>, Problem> {
@@ -225,18 +226,32 @@ fn node_roles(
     let mut all = Vec::new();
     for (key, noderole) in found.noderoles.iter().filter(|(key, _)| !goes.contains(&key.id(node))) {
         let deployment = named(present, noderole.deployment)?;
-        all.push(NodeRole { noderole: key.clone(), deployment, proposed: false });
+        all.push(NodeRole {
+            noderole: key.clone(),
+            deployment,
+            proposed: false,
+            runs_remove: runs_remove(present, node, key),
+        });
     }
     for bound in planned.effects.bound.iter().filter(|bound| bound.node == node) {
         let deployment = named(present, bound.deployment)?;
-        all.push(NodeRole { noderole: bound.noderole.clone(), deployment, proposed: true });
+        all.push(NodeRole {
+            noderole: bound.noderole.clone(),
+            deployment,
+            proposed: true,
+            runs_remove: false,
+        });
     }
     Ok(all)
 }
 
 /// Roles that can be bound to the node by hand: visible in its deployment or an ancestor, and not
 /// bound yet. Services are excluded, because they run on phantom nodes.
-fn choices(present: &Present, node: NodeId, planned: &Planned) -> Result<Vec<NodeChoice>, Problem> {
+fn choices(
+    present: &CurrentState,
+    node: NodeId,
+    planned: &Planned,
+) -> Result<Vec<NodeChoice>, Problem> {
     let Some(found) = present.skeleton.nodes.get(&node) else { return Ok(Vec::new()) };
     let carried: BTreeSet<NoderoleKey> =
         node_roles(present, node, planned)?.into_iter().map(|r| r.noderole).collect();
@@ -278,7 +293,7 @@ fn choices(present: &Present, node: NodeId, planned: &Planned) -> Result<Vec<Nod
 /// `left_out`.
 pub(crate) fn proposal_view(
     actor: &Actor,
-    present: &Present,
+    present: &CurrentState,
     names: &Names<'_>,
     open: &ProposalRow,
     rows: &[EditRow],
@@ -288,9 +303,10 @@ pub(crate) fn proposal_view(
     let last = rows.iter().rev().find(|r| !r.undone);
     let first_undone =
         rows.iter().find(|r| r.undone && !r.dropped && r.edit.seq > last.map_or(0, |l| l.edit.seq));
-    let gesture = |of: &EditRow| {
-        let edits = rows.iter().filter(|row| row.gesture == of.gesture && row.undone == of.undone);
-        names.gesture(&edits.map(|row| &row.edit.edit).collect::<Vec<_>>())
+    let request_text = |of: &EditRow| {
+        let edits =
+            rows.iter().filter(|row| row.request_seq == of.request_seq && row.undone == of.undone);
+        names.request_text(&edits.map(|row| &row.edit.edit).collect::<Vec<_>>())
     };
     let names_of_authors =
         rows.iter().flat_map(|r| r.toggled_by_names.iter().chain([&r.actor_name]));
@@ -317,8 +333,8 @@ pub(crate) fn proposal_view(
         makes_author: makes_author(actor, rows),
         has_other_authors: has_other_authors(actor, open, rows),
         edits: rows.iter().map(view).collect(),
-        undo: last.map(gesture),
-        redo: first_undone.map(gesture),
+        undo: last.map(request_text),
+        redo: first_undone.map(request_text),
         added: planned.effects.bound.len(),
         removed: planned.projection.removed.len(),
         reruns,
@@ -332,9 +348,9 @@ pub(crate) fn proposal_view(
 
 /// The current desired state and the side effects of edits, for the description of conflicting
 /// edits.
-struct ProposalContext<'a>(&'a Present, &'a Planned);
+struct ProposalContext<'a>(&'a CurrentState, &'a Planned);
 
-impl Before for ProposalContext<'_> {
+impl PriorState for ProposalContext<'_> {
     fn side_effects(&self, edit: u32) -> Option<&SideEffects> {
         self.1.side_effects.get(&edit)
     }
@@ -349,14 +365,14 @@ impl Before for ProposalContext<'_> {
 }
 
 pub(crate) fn clash_views(
-    present: &Present,
+    present: &CurrentState,
     names: &Names<'_>,
     rows: &[EditRow],
     planned: &Planned,
 ) -> Vec<ClashView> {
     let counting = rows.iter().filter(|row| !row.undone);
-    let authored: Vec<Signed<'_>> =
-        counting.map(|row| Signed { edit: &row.edit, by: row.actor }).collect();
+    let authored: Vec<AuthoredEdit<'_>> =
+        counting.map(|row| AuthoredEdit { edit: &row.edit, by: row.actor }).collect();
     let people: BTreeMap<u32, &str> =
         rows.iter().map(|row| (row.edit.seq, row.actor_name.as_str())).collect();
     let by = |seq: u32| people.get(&seq).copied().unwrap_or_default().to_owned();
@@ -365,7 +381,7 @@ pub(crate) fn clash_views(
         earlier_by: by(clash.earlier),
         later: clash.later,
         later_by: by(clash.later),
-        about: clash.setting.text(names),
+        subject: clash.setting.text(names),
         setting: json!(clash.setting),
     };
     clashes(&authored, &ProposalContext(present, planned)).into_iter().map(view).collect()
@@ -382,4 +398,11 @@ pub(crate) async fn left_out(
         missing,
         more,
     }))
+}
+
+/// Whether the removal of a noderole runs `remove`. False for a noderole that only a draft has.
+pub(crate) fn runs_remove(present: &CurrentState, node: NodeId, key: &NoderoleKey) -> bool {
+    let found = present.skeleton.nodes.get(&node).and_then(|node| node.noderoles.get(key));
+    let role = found.and_then(|noderole| present.catalog.role(noderole.role).ok());
+    role.is_some_and(|role| role.has(&ActionName::remove()))
 }

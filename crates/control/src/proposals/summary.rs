@@ -16,7 +16,7 @@ use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, RoleName};
 use engine::plan::effects::{EffectCause, NodeMove};
 use engine::plan::{Effects, NumberedEdit};
 
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::proposals::change::Planned;
 use crate::proposals::edit_text::Names;
 use crate::text::{self, some_of};
@@ -32,22 +32,28 @@ const MAX_GROUPS: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct SummaryLines {
     /// Severe lines. Their number is bounded for every change.
-    grave: Vec<String>,
+    severe: Vec<String>,
     rest: Vec<String>,
+    /// The lines of `rest` about re-runs. The summary has one line for all of them, and the
+    /// requested changes one for each reason.
+    reruns: Vec<String>,
 }
 
 impl SummaryLines {
     /// How many of the first lines are severe.
     pub fn severe_count(&self) -> usize {
-        self.grave.len()
+        self.severe.len()
     }
 
     /// A short form for lists: the first line, and the number of further requested changes.
-    pub fn short(&self, asked: &Self) -> String {
-        let Some(first) = self.grave.first().or_else(|| self.rest.first()) else {
+    pub fn short(&self, requested: &Self) -> String {
+        let Some(first) = self.severe.first().or_else(|| self.rest.first()) else {
             return String::new();
         };
-        match asked.grave.iter().chain(&asked.rest).filter(|line| *line != first).count() {
+        let is_rerun = self.reruns.contains(first);
+        let is_other =
+            |line: &&String| *line != first && !(is_rerun && requested.reruns.contains(line));
+        match requested.severe.iter().chain(&requested.rest).filter(is_other).count() {
             0 => first.clone(),
             1 => format!("{first} And 1 more change."),
             more => format!("{first} And {more} more changes."),
@@ -56,7 +62,7 @@ impl SummaryLines {
 
     /// The severe lines, and the others up to the limit.
     pub fn bounded(self) -> Vec<String> {
-        let Self { grave: mut lines, mut rest } = self;
+        let Self { severe: mut lines, mut rest, .. } = self;
         let limit = MAX_LINES.saturating_sub(lines.len());
         let more = rest.len().saturating_sub(limit);
         rest.truncate(limit);
@@ -70,7 +76,7 @@ impl SummaryLines {
 
 /// The preview of further edits, as lines.
 pub(crate) fn lines_of(
-    present: &Present,
+    present: &CurrentState,
     edits: &[NumberedEdit],
     planned: &Planned,
 ) -> Vec<String> {
@@ -87,14 +93,16 @@ pub(crate) fn all(names: &Names<'_>, effects: &Effects, impact: &Impact) -> Summ
         let named = text::first_of(&destructive, impact.irreversible.count);
         severe.push(format!("Can’t be undone: {named}."));
     }
-    severe.extend(grave(names, effects));
+    severe.extend(severe_changes(names, effects));
     severe.extend(secrets(impact));
     let mut rest = additions(names, effects);
     let reruns: Vec<String> =
         impact.restarts.first.iter().map(|restart| named(&restart.touched)).collect();
-    if !reruns.is_empty() {
-        rest.push(format!("Runs again: {}.", text::first_of(&reruns, impact.restarts.count)));
-    }
+    let reruns: Vec<String> = (!reruns.is_empty())
+        .then(|| format!("Runs again: {}.", text::first_of(&reruns, impact.restarts.count)))
+        .into_iter()
+        .collect();
+    rest.extend(reruns.iter().cloned());
     let downstream: usize = impact
         .downstream
         .iter()
@@ -107,10 +115,10 @@ pub(crate) fn all(names: &Names<'_>, effects: &Effects, impact: &Impact) -> Summ
             text::count(downstream, "noderole")
         ));
     }
-    rest.extend(waits(effects));
-    let kept: Vec<String> = impact.retained.first.iter().map(named).collect();
-    if !kept.is_empty() {
-        let named = text::first_of(&kept, impact.retained.count);
+    rest.extend(waiting_lines(effects));
+    let retained: Vec<String> = impact.retained.first.iter().map(named).collect();
+    if !retained.is_empty() {
+        let named = text::first_of(&retained, impact.retained.count);
         rest.push(format!(
             "Does not run again now, but uses the new content or data in its next run: {named}."
         ));
@@ -120,7 +128,7 @@ pub(crate) fn all(names: &Names<'_>, effects: &Effects, impact: &Impact) -> Summ
     if impact.lost.count == 0 && !has_removals(effects) {
         rest.push("Nothing is removed.".into());
     }
-    SummaryLines { grave: severe, rest }
+    SummaryLines { severe, rest, reruns }
 }
 
 /// The requested changes without impact, because these depend on the current step states.
@@ -128,27 +136,26 @@ pub(crate) fn requested_changes(names: &Names<'_>, effects: &Effects) -> Summary
     let reasons: BTreeSet<&String> = effects.reruns.iter().map(|rerun| &rerun.reason).collect();
     let reasons = reasons.into_iter().filter(|reason| !reason.is_empty());
     let mut rest = additions(names, effects);
-    rest.extend(
-        reasons
-            .take(MAX_REASONS)
-            .map(|reason| format!("Runs steps again: {}", text::sentence(reason))),
-    );
-    rest.extend(waits(effects));
-    SummaryLines { grave: grave(names, effects), rest }
+    let reruns: Vec<String> = reasons
+        .take(MAX_REASONS)
+        .map(|reason| format!("Runs steps again: {}", text::sentence(reason)))
+        .collect();
+    rest.extend(reruns.iter().cloned());
+    rest.extend(waiting_lines(effects));
+    SummaryLines { severe: severe_changes(names, effects), rest, reruns }
 }
 
 /// The severe lines among the requested changes, the most severe first.
-fn grave(names: &Names<'_>, effects: &Effects) -> Vec<String> {
+fn severe_changes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     let mut lines = removals(names, effects);
     let off: Vec<String> =
         effects.jigs.iter().filter(|switch| !switch.active).map(|s| s.jig.to_string()).collect();
     match off.as_slice() {
         [] => {}
-        [jig] => lines.push(format!(
-            "Switches jig {jig} off: no step that needs it starts in any deployment."
-        )),
+        [jig] => lines
+            .push(format!("Turns jig {jig} off: no step that needs it starts in any deployment.")),
         jigs => lines.push(format!(
-            "Switches jigs {} off: no step that needs one of them starts in any deployment.",
+            "Turns jigs {} off: no step that needs one of them starts in any deployment.",
             some_of(jigs)
         )),
     }
@@ -170,11 +177,12 @@ fn grave(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     lines.extend(effects.moved_deployments.iter().map(|moved| {
         let [deployment, from, to] =
             [moved.deployment, moved.from, moved.to].map(|id| names.deployment(id));
-        format!("Deployment {deployment} moves from {from} to {to}, with the deployments below it.")
+        let below = names.with_descendants(moved.deployment);
+        format!("Deployment {deployment} moves from {from} to {to}{below}.")
     }));
     lines.extend(moves(
         names,
-        effects.moved.iter().filter(|moved| matches!(moved.why, EffectCause::Requested { .. })),
+        effects.moved.iter().filter(|moved| matches!(moved.cause, EffectCause::Requested { .. })),
     ));
     lines
 }
@@ -248,9 +256,10 @@ fn removals(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     lines.extend(group_lines(
         roles,
         |deployment, roles| {
-            let (word, whose) = if roles.len() == 1 { ("role", "its") } else { ("roles", "their") };
+            let (word, possessive) =
+                if roles.len() == 1 { ("role", "its") } else { ("roles", "their") };
             format!(
-                "Removes {word} {} and {whose} data from {}.",
+                "Removes {word} {} and {possessive} data from {}.",
                 some_of(roles),
                 names.deployment(*deployment)
             )
@@ -338,7 +347,8 @@ fn additions(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         ));
     }
     let mut bindable: Grouped<DeploymentId> = BTreeMap::new();
-    for new in effects.roles.iter().filter(|new| matches!(new.why, EffectCause::Requested { .. })) {
+    for new in effects.roles.iter().filter(|new| matches!(new.cause, EffectCause::Requested { .. }))
+    {
         bindable.entry(new.deployment).or_default().push(new.role.to_string());
     }
     for (deployment, roles) in &bindable {
@@ -348,21 +358,21 @@ fn additions(names: &Names<'_>, effects: &Effects) -> Vec<String> {
             names.deployment(*deployment)
         ));
     }
-    let mut asked: Grouped<&RoleName> = BTreeMap::new();
+    let mut requested: Grouped<&RoleName> = BTreeMap::new();
     let mut implicit: BTreeSet<&RoleName> = BTreeSet::new();
     for bound in &effects.bound {
-        match &bound.why {
+        match &bound.cause {
             EffectCause::Requested { .. } => {
-                asked.entry(&bound.noderole.role).or_default().push(names.node(bound.node))
+                requested.entry(&bound.noderole.role).or_default().push(names.node(bound.node))
             }
             EffectCause::Required { .. } => drop(implicit.insert(&bound.noderole.role)),
         }
     }
-    for (role, nodes) in &asked {
+    for (role, nodes) in &requested {
         lines.push(format!("Adds {role} on {}.", some_nodes(nodes)));
     }
     if !implicit.is_empty() {
-        let implicit_count = effects.bound.len() - asked.values().map(Vec::len).sum::<usize>();
+        let implicit_count = effects.bound.len() - requested.values().map(Vec::len).sum::<usize>();
         let roles: Vec<String> = implicit.iter().map(|r| r.to_string()).collect();
         lines.push(format!(
             "Also adds {}: {}.",
@@ -372,7 +382,7 @@ fn additions(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     }
     lines.extend(moves(
         names,
-        effects.moved.iter().filter(|moved| matches!(moved.why, EffectCause::Required { .. })),
+        effects.moved.iter().filter(|moved| matches!(moved.cause, EffectCause::Required { .. })),
     ));
     for set in effects.role_data.iter().filter(|set| names.changes_role_data(set)) {
         lines.push(format!(
@@ -424,14 +434,14 @@ fn secrets(impact: &Impact) -> Vec<String> {
 
 /// Items of barclamp versions that the replacing versions lack.
 fn lacks(impact: &Impact) -> Vec<String> {
-    let mut lacking: Grouped<(&BarclampName, &DeploymentName)> = BTreeMap::new();
+    let mut removed: Grouped<(&BarclampName, &DeploymentName)> = BTreeMap::new();
     for loss in &impact.lost.first {
-        if let Loss::Content { what, barclamp, deployment } = loss {
-            lacking.entry((barclamp, deployment)).or_default().push(what.clone());
+        if let Loss::Content { part, barclamp, deployment } = loss {
+            removed.entry((barclamp, deployment)).or_default().push(part.clone());
         }
     }
     group_lines(
-        lacking,
+        removed,
         |(barclamp, deployment), lines| {
             format!("In {deployment}, {barclamp} no longer has: {}.", some_of(lines))
         },
@@ -458,27 +468,27 @@ fn on_removed_nodes(consequences: &Impact) -> Vec<String> {
             named(&consequences.undone)
         ));
     }
-    if !consequences.left.is_empty() {
+    if !consequences.left_in_place.is_empty() {
         lines.push(format!(
             "Nothing is run on the node for: {}. Their files and services stay on it.",
-            named(&consequences.left)
+            named(&consequences.left_in_place)
         ));
     }
     lines
 }
 
 /// Noderoles whose parents change, and those that no longer wait for a jig.
-fn waits(effects: &Effects) -> Vec<String> {
+fn waiting_lines(effects: &Effects) -> Vec<String> {
     let mut lines = Vec::new();
     if !effects.rewired.is_empty() {
-        lines.push(format!("{} for other parents than before.", text::wait(effects.rewired.len())));
+        lines.push(format!(
+            "{} for other parents than before.",
+            text::waiting_noderoles(effects.rewired.len())
+        ));
     }
     let on = effects.jigs.iter().filter(|switch| switch.active);
     lines.extend(on.map(|switch| {
-        format!(
-            "Switches jig {} on: steps that wait for it can start in any deployment.",
-            switch.jig
-        )
+        format!("Turns jig {} on: steps that wait for it can start in any deployment.", switch.jig)
     }));
     lines
 }
@@ -493,13 +503,14 @@ mod tests {
 
     #[test]
     fn severe_lines_are_never_cut() {
-        let text = SummaryLines { grave: lines(3), rest: lines(100) }.bounded();
+        let text = SummaryLines { severe: lines(3), rest: lines(100), ..SummaryLines::default() }
+            .bounded();
         assert_eq!(
             (text.len(), text[MAX_LINES].as_str()),
             (MAX_LINES + 1, "And 63 more. The list of changes shows all of them.")
         );
         assert_eq!(text[..3], lines(3));
-        let text = SummaryLines { grave: lines(60), rest: lines(2) };
+        let text = SummaryLines { severe: lines(60), rest: lines(2), ..SummaryLines::default() };
         assert_eq!(text.severe_count(), 60);
         let text = text.bounded();
         assert_eq!(
@@ -507,40 +518,53 @@ mod tests {
             (&lines(60)[..], "And 2 more. The list of changes shows all of them.")
         );
         assert_eq!(
-            SummaryLines { grave: lines(1), rest: lines(1) }.bounded(),
+            SummaryLines { severe: lines(1), rest: lines(1), ..SummaryLines::default() }.bounded(),
             ["line 1", "line 1"]
         );
     }
 
     #[test]
     fn short_form_has_first_line_and_count() {
-        let text = |grave: &[&str], rest: &[&str]| {
+        let text = |severe: &[&str], rest: &[&str]| {
             let owned =
                 |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
-            SummaryLines { grave: owned(grave), rest: owned(rest) }
+            SummaryLines { severe: owned(severe), rest: owned(rest), ..SummaryLines::default() }
         };
-        let asked = text(&["Removes a."], &["Adds b.", "Adds c."]);
-        let grave = text(
+        let requested = text(&["Removes a."], &["Adds b.", "Adds c."]);
+        let severe = text(
             &["Can’t be undone: x.", "Removes a."],
             &["Adds b.", "Adds c.", "Also runs again if the input changes: 3 noderoles."],
         );
         assert_eq!(
-            grave.short(&asked),
+            severe.short(&requested),
             "Can’t be undone: x. And 3 more changes.",
-            "its impact is not one of them"
+            "the impact is not counted as a change"
         );
-        assert_eq!(asked.short(&asked), "Removes a. And 2 more changes.");
+        assert_eq!(requested.short(&requested), "Removes a. And 2 more changes.");
         let two = text(&[], &["Adds b.", "Adds c."]);
         assert_eq!(two.short(&two), "Adds b. And 1 more change.");
         let one = text(&[], &["Adds b."]);
         assert_eq!(text(&[], &["Adds b.", "Nothing is removed."]).short(&one), "Adds b.");
         assert_eq!(text(&[], &[]).short(&text(&[], &[])), "");
-        let long = SummaryLines { grave: Vec::new(), rest: lines(100) };
+        let long = SummaryLines { severe: Vec::new(), rest: lines(100), ..SummaryLines::default() };
         assert_eq!(
             long.short(&long),
             "line 1 And 99 more changes.",
-            "also of the lines that a review omits"
+            "the count includes lines that the review omits"
         );
+    }
+
+    #[test]
+    fn named_reruns_count_as_one_change() {
+        let of = |lines: &[&str]| {
+            let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+            SummaryLines { rest: lines.clone(), reruns: lines, ..SummaryLines::default() }
+        };
+        let shown = of(&["Runs again: a on n1, b on n1."]);
+        let requested = of(&["Runs steps again: One.", "Runs steps again: Two."]);
+        assert_eq!(shown.short(&requested), "Runs again: a on n1, b on n1.");
+        let removal = SummaryLines { severe: lines(1), ..SummaryLines::default() };
+        assert_eq!(removal.short(&requested), "line 1 And 2 more changes.");
     }
 
     #[test]
@@ -556,7 +580,7 @@ mod tests {
         assert_eq!(
             group_lines(groups(40), line, rest),
             ["1: 2", "2: 2", "3: 2", "4: 2", "36 more: 37"],
-            "b is listed once"
+            "each group is listed once"
         );
     }
 }

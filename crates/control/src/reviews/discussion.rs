@@ -23,10 +23,11 @@ use sqlx::PgConnection;
 use store::reviews::{CommentRow, MAX_COMMENTS, NewComment, ReviewRow};
 
 use crate::catalog::version_difference;
-use crate::current::{Present, load_deployments};
+use crate::current::{CurrentState, load_deployments};
 use crate::people::{Actor, Permission};
 use crate::problems::{from_store, no_review};
-use crate::reviews::review::{Case, changed, load_pins, policies, require_no_token, shown};
+use crate::reviews::review::{Case, changed, load_pins, policies, shown};
+use crate::reviews::signatures::require_no_token;
 use crate::text::{self, at};
 use crate::{Control, done};
 
@@ -34,7 +35,7 @@ impl Control {
     /// The discussion of a review's proposal, as seen from this review.
     pub async fn discussion(&self, actor: &Actor, id: ReviewId) -> Result<Discussion, Problem> {
         actor.require(Permission::Viewer)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let mut connection = self.connection().await?;
         let case = self.case(&mut connection, &present, id, false).await?;
         drop(connection);
@@ -44,7 +45,8 @@ impl Control {
         let rows = store::reviews::comments(&mut connection, case.row.proposal)
             .await
             .map_err(from_store)?;
-        let (voice, open) = (voice(actor, &case), case.proposal.state == "open");
+        let (discussion_access, open) =
+            (discussion_access(actor, &case), case.proposal.state == "open");
         let mut answers: BTreeMap<CommentId, Vec<CommentView>> = BTreeMap::new();
         for row in &rows {
             answers.entry(row.thread.unwrap_or(row.id)).or_default().push(comment(row));
@@ -54,7 +56,7 @@ impl Control {
             ThreadView {
                 id: row.id,
                 review: row.review,
-                about: about(&present, &anchor),
+                subject: anchor_text(&present, &anchor),
                 current: anchor.exists_in(&difference),
                 anchor,
                 comments: answers.remove(&row.id).unwrap_or_default(),
@@ -62,7 +64,7 @@ impl Control {
                     .resolved
                     .as_ref()
                     .map(|(by, moment)| ThreadResolution { by: by.clone(), at: at(*moment) }),
-                may_resolve: may_resolve(voice, row.person, open)
+                may_resolve: may_resolve(discussion_access, row.person, open)
                     .map_err(|no| no.to_string())
                     .into(),
             }
@@ -73,7 +75,7 @@ impl Control {
             review: id,
             open: threads.iter().filter(|t| t.resolved.is_none()).count(),
             threads,
-            may_write: may_write(voice, open).map_err(|no| no.to_string()).into(),
+            may_write: may_write(discussion_access, open).map_err(|no| no.to_string()).into(),
         })
     }
 
@@ -88,11 +90,12 @@ impl Control {
         let body = text(&body)?;
         // The changes of a review are immutable, so this check does not need the lock.
         let stands = self.contains_change(actor, id, &anchor).await?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let mut transaction = self.begin().await?;
         let (actor, case) =
             self.lock_review_to_discuss(&mut transaction, &present, actor, id).await?;
-        may_write(voice(&actor, &case), case.proposal.state == "open").map_err(refused)?;
+        may_write(discussion_access(&actor, &case), case.proposal.state == "open")
+            .map_err(refused)?;
         if !stands {
             return Err(Problem::invalid(format!(
                 "Review {id} has no change {anchor}. Omit the anchor to comment on the whole \
@@ -119,11 +122,12 @@ impl Control {
         body: String,
     ) -> Result<CommentId, Problem> {
         let body = text(&body)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let mut transaction = self.begin().await?;
         let (row, actor, case) =
             self.lock_thread_to_discuss(&mut transaction, &present, actor, thread).await?;
-        may_write(voice(&actor, &case), case.proposal.state == "open").map_err(refused)?;
+        may_write(discussion_access(&actor, &case), case.proposal.state == "open")
+            .map_err(refused)?;
         let new = NewComment {
             review: row.review,
             thread: Some(thread),
@@ -143,15 +147,16 @@ impl Control {
         thread: CommentId,
         resolved: bool,
     ) -> Result<(), Problem> {
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let mut transaction = self.begin().await?;
         let (row, actor, case) =
             self.lock_thread_to_discuss(&mut transaction, &present, actor, thread).await?;
-        let (voice, open) = (voice(&actor, &case), case.proposal.state == "open");
+        let (discussion_access, open) =
+            (discussion_access(&actor, &case), case.proposal.state == "open");
         let (allowed, action) = if resolved {
-            (may_resolve(voice, row.person, open), "thread.resolve")
+            (may_resolve(discussion_access, row.person, open), "thread.resolve")
         } else {
-            (may_write(voice, open), "thread.reopen")
+            (may_write(discussion_access, open), "thread.reopen")
         };
         allowed.map_err(refused)?;
         let compute = resolved.then_some(actor.person);
@@ -212,7 +217,7 @@ impl Control {
             return Ok(true);
         }
         let mut connection = self.connection().await?;
-        let row = found(&mut connection, id).await?;
+        let row = find_review(&mut connection, id).await?;
         let documents = store::reviews::documents(&mut connection, id).await.map_err(from_store)?;
         drop(connection);
         Ok(anchor.exists_in(&changed(self, &self.compute_for(actor), &row, &documents).await?))
@@ -224,7 +229,7 @@ impl Control {
     async fn lock_review_to_discuss(
         &self,
         on: &mut PgConnection,
-        present: &Present,
+        present: &CurrentState,
         actor: &Actor,
         id: ReviewId,
     ) -> Result<(Actor, Case), Problem> {
@@ -239,7 +244,7 @@ impl Control {
     async fn lock_thread_to_discuss(
         &self,
         on: &mut PgConnection,
-        present: &Present,
+        present: &CurrentState,
         actor: &Actor,
         thread: CommentId,
     ) -> Result<(CommentRow, Actor, Case), Problem> {
@@ -261,12 +266,14 @@ impl Control {
     ) -> Result<ChangesSinceView, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
-        let row = found(&mut connection, id).await?;
-        let look = store::reviews::viewed_reviews(&mut connection, actor.person, row.proposal)
+        let row = find_review(&mut connection, id).await?;
+        let viewed = store::reviews::viewed_reviews(&mut connection, actor.person, row.proposal)
             .await
             .map_err(from_store)?;
         let before =
-            look.and_then(|look| if look.review < id { Some(look.review) } else { look.before });
+            viewed.and_then(
+                |viewed| if viewed.review < id { Some(viewed.review) } else { viewed.before },
+            );
         let Some(before) = before.filter(|before| *before < id) else {
             return Ok(ChangesSinceView {
                 review: id,
@@ -280,11 +287,11 @@ impl Control {
                 next: None,
             });
         };
-        let old = found(&mut connection, before).await?;
+        let old = find_review(&mut connection, before).await?;
         let changed = between(&mut connection, &old, &row).await?;
         let policy = policy_between(&mut connection, &old, &row).await?;
         drop(connection);
-        let (present, compute) = (self.present().await?, self.compute_for(actor));
+        let (present, compute) = (self.current_state().await?, self.compute_for(actor));
         let difference = Difference { policy, ..shown(self, &compute, &changed).await? };
         let mut connection = self.connection().await?;
         // The ancestors' deployments, as each of the two reviews would leave them.
@@ -319,7 +326,7 @@ impl Control {
         actor.require(Permission::Viewer)?;
         actor.require_in_person()?;
         let mut transaction = self.begin().await?;
-        let row = found(&mut transaction, id).await?;
+        let row = find_review(&mut transaction, id).await?;
         actor.still(&mut transaction).await?.require(Permission::Viewer)?;
         store::reviews::ensure_viewed(&mut transaction, actor.person, row.proposal, id)
             .await
@@ -328,7 +335,7 @@ impl Control {
     }
 }
 
-async fn found(on: &mut PgConnection, id: ReviewId) -> Result<ReviewRow, Problem> {
+async fn find_review(on: &mut PgConnection, id: ReviewId) -> Result<ReviewRow, Problem> {
     let row = store::reviews::find_review(on, id).await.map_err(from_store)?;
     row.ok_or_else(|| no_review(id))
 }
@@ -384,7 +391,7 @@ fn document(change: &DocumentChange) -> Anchor {
     }
 }
 
-fn voice(actor: &Actor, case: &Case) -> DiscussionAccess {
+fn discussion_access(actor: &Actor, case: &Case) -> DiscussionAccess {
     DiscussionAccess {
         person: actor.person,
         writes: [Permission::Operator, Permission::Reviewer]
@@ -427,9 +434,9 @@ fn comment(row: &CommentRow) -> CommentView {
     CommentView { id: row.id, person: row.name.clone(), body: row.body.clone(), at: at(row.at) }
 }
 
-fn about(present: &Present, anchor: &Anchor) -> String {
+fn anchor_text(present: &CurrentState, anchor: &Anchor) -> String {
     let node = |id: &NodeId| present.called(*id).unwrap_or_else(|| id.to_string());
-    let what = match anchor {
+    let subject = match anchor {
         Anchor::Whole => "the whole change".to_owned(),
         Anchor::Policy(_) => "the policy".to_owned(),
         Anchor::Deployment(id) => format!("deployment {}", present.name_of(*id)),
@@ -439,8 +446,8 @@ fn about(present: &Present, anchor: &Anchor) -> String {
         Anchor::Noderole(id, key, _) => format!("{key} on {}", node(id)),
     };
     match anchor.value() {
-        Some(path) if !path.is_empty() => format!("{what}, {path}"),
-        _ => what,
+        Some(path) if !path.is_empty() => format!("{subject}, {path}"),
+        _ => subject,
     }
 }
 

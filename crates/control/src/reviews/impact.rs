@@ -8,8 +8,8 @@
 //! commits, and after each commit many people reload at once. Therefore:
 //!
 //! * Results are cached while all their inputs ([`PlanContext`]) are unchanged; weighing is a pure
-//!   function of these. For most submissions only the small part for lists ([`PlanFacts`]) is cached;
-//!   complete plans are cached only for a few.
+//!   function of these. For most submissions only the small part for lists ([`PlanFacts`]) is
+//!   cached; complete plans are cached only for a few.
 //! * Plans run on blocking threads, never on threads that answer requests.
 //! * One plan runs at a time, with fair shares per person as in [`compute`](crate::compute), but
 //!   separate permits. A request for the same submission finds the result in the cache when its
@@ -40,7 +40,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::Control;
 use crate::compute::{MAX_WAIT, Permit, Permits, WAITING};
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::people::Actor;
 use crate::problems::from_store;
 use crate::proposals::change::{self, Planned, counting, plan};
@@ -63,7 +63,7 @@ const MAX_LINT_ERRORS: usize = 20;
 /// The input of weighing except the submission itself, which is immutable.
 #[derive(Debug)]
 pub(crate) struct PlanContext {
-    pub present: Present,
+    pub present: CurrentState,
     pub jigs: Jigs,
     /// The secrets that workers have. `None` if no worker reports any.
     pub secrets: Option<BTreeMap<String, KnownSecret>>,
@@ -116,13 +116,13 @@ impl PlanFacts {
         let errors = |planned| lint::errors(&context.present, planned, context.lint(authors));
         Self {
             moved_documents: Vec::new(),
-            unresolved: unlike(row, documents, planned),
+            unresolved: plan_difference(row, documents, planned),
             lint: planned.into_iter().flat_map(errors).collect(),
         }
     }
 
     /// Adds these facts to the facts of a list.
-    pub fn tell(&self, facts: &mut Facts) {
+    pub fn add_to(&self, facts: &mut Facts) {
         facts.moved_documents.clone_from(&self.moved_documents);
         facts.unresolved.clone_from(&self.unresolved);
         facts.lint.clone_from(&self.lint);
@@ -156,7 +156,7 @@ impl PlannedReview {
             findings: findings.unwrap_or_default(),
             concerned: planned
                 .as_ref()
-                .map(|planned| concerned(present, planned))
+                .map(|planned| affected_noderoles(present, planned))
                 .unwrap_or_default(),
             plan_facts: PlanFacts::of(context, row, documents, &authors, planned.as_ref()),
             planned,
@@ -199,7 +199,7 @@ impl Control {
     pub(crate) async fn plan_context(
         &self,
         on: &mut PgConnection,
-        present: &Present,
+        present: &CurrentState,
     ) -> Result<Arc<PlanContext>, Problem> {
         Ok(Arc::new(PlanContext {
             present: present.clone(),
@@ -225,25 +225,25 @@ impl Control {
         if !case.is_fresh() {
             return Ok(None);
         }
-        let weighed = self.weighed(actor, context, case).await?;
-        case.facts.unresolved.clone_from(&weighed.plan_facts.unresolved);
-        case.facts.lint.clone_from(&weighed.plan_facts.lint);
-        Ok(Some(weighed))
+        let planned_review = self.planned_review(actor, context, case).await?;
+        case.facts.unresolved.clone_from(&planned_review.plan_facts.unresolved);
+        case.facts.lint.clone_from(&planned_review.plan_facts.lint);
+        Ok(Some(planned_review))
     }
 
-    async fn weighed(
+    async fn planned_review(
         &self,
         actor: &Actor,
         context: &Arc<PlanContext>,
         case: &Case,
     ) -> Result<Arc<PlannedReview>, Problem> {
         let id = case.row.id;
-        if let Some(kept) = self.plans.plan(context, id) {
-            return Ok(kept);
+        if let Some(cached) = self.plans.plan(context, id) {
+            return Ok(cached);
         }
-        let turn = self.plans.turn(Some(actor.person)).await?;
-        if let Some(kept) = self.plans.plan(context, id) {
-            return Ok(kept);
+        let permit = self.plans.permit(Some(actor.person)).await?;
+        if let Some(cached) = self.plans.plan(context, id) {
+            return Ok(cached);
         }
         let mut connection = self.connection().await?;
         let edits = store::proposals::edits(&mut connection, case.row.proposal)
@@ -252,14 +252,16 @@ impl Control {
         drop(connection);
         let (row, documents) = (case.row.clone(), case.documents.clone());
         let (plans, context) = (Arc::clone(&self.plans), Arc::clone(context));
-        turn.work(move || {
-            plans.computed.fetch_add(1, Ordering::Relaxed);
-            let weighed = Arc::new(PlannedReview::of(&context, &row, &documents, &edits));
-            plans.insert_plan(&context, id, &weighed);
-            plans.insert_facts(&context, id, weighed.plan_facts.clone());
-            weighed
-        })
-        .await
+        permit
+            .work(move || {
+                plans.computed.fetch_add(1, Ordering::Relaxed);
+                let planned_review =
+                    Arc::new(PlannedReview::of(&context, &row, &documents, &edits));
+                plans.insert_plan(&context, id, &planned_review);
+                plans.insert_facts(&context, id, planned_review.plan_facts.clone());
+                planned_review
+            })
+            .await
     }
 
     /// The facts for lists, for the newest version of an open proposal whose base has not moved.
@@ -270,12 +272,12 @@ impl Control {
         context: &Arc<PlanContext>,
         id: ReviewId,
     ) -> Result<Arc<PlanFacts>, Problem> {
-        if let Some(kept) = self.plans.list_facts(context, id) {
-            return Ok(kept);
+        if let Some(cached) = self.plans.list_facts(context, id) {
+            return Ok(cached);
         }
-        let turn = self.plans.turn(who).await?;
-        if let Some(kept) = self.plans.list_facts(context, id) {
-            return Ok(kept);
+        let permit = self.plans.permit(who).await?;
+        if let Some(cached) = self.plans.list_facts(context, id) {
+            return Ok(cached);
         }
         let mut connection = self.connection().await?;
         let row = store::reviews::find_review(&mut connection, id)
@@ -287,25 +289,26 @@ impl Control {
             store::proposals::edits(&mut connection, row.proposal).await.map_err(from_store)?;
         drop(connection);
         let (plans, context) = (Arc::clone(&self.plans), Arc::clone(context));
-        turn.work(move || {
-            let moved_documents = moved_documents(&context.present, &documents);
-            plans.computed.fetch_add(1, Ordering::Relaxed);
-            let plan_facts = match moved_documents.is_empty() {
-                true => {
-                    let planned = plan(&context.present, &counting(&edits)).ok();
-                    PlanFacts::of(
-                        &context,
-                        &row,
-                        &documents,
-                        &authors(&row, &edits),
-                        planned.as_ref(),
-                    )
-                }
-                false => PlanFacts { moved_documents, ..PlanFacts::default() },
-            };
-            plans.insert_facts(&context, id, plan_facts)
-        })
-        .await
+        permit
+            .work(move || {
+                let moved_documents = moved_documents(&context.present, &documents);
+                plans.computed.fetch_add(1, Ordering::Relaxed);
+                let plan_facts = match moved_documents.is_empty() {
+                    true => {
+                        let planned = plan(&context.present, &counting(&edits)).ok();
+                        PlanFacts::of(
+                            &context,
+                            &row,
+                            &documents,
+                            &authors(&row, &edits),
+                            planned.as_ref(),
+                        )
+                    }
+                    false => PlanFacts { moved_documents, ..PlanFacts::default() },
+                };
+                plans.insert_facts(&context, id, plan_facts)
+            })
+            .await
     }
 
     /// The number of submissions planned for pages since the start of the process. Used for
@@ -371,7 +374,7 @@ impl Control {
     pub(crate) async fn current_impact(
         &self,
         on: &mut PgConnection,
-        present: &Present,
+        present: &CurrentState,
         planned: &Planned,
         concerned: &[NoderoleId],
     ) -> Result<Impact, Problem> {
@@ -389,9 +392,9 @@ impl Control {
     /// The reasons why the steps of a change would not start right after its commit, as text.
     pub(crate) fn pending_after_commit(
         &self,
-        present: &Present,
+        present: &CurrentState,
         case: &Case,
-        weighed: Option<&PlannedReview>,
+        planned_review: Option<&PlannedReview>,
     ) -> Vec<String> {
         if !case.is_fresh() {
             return Vec::new();
@@ -404,18 +407,30 @@ impl Control {
                     .into(),
             );
         }
-        let planned = weighed.and_then(|weighed| weighed.planned.as_ref());
+        let planned = planned_review.and_then(|planned_review| planned_review.planned.as_ref());
         let runs = planned
             .into_iter()
             .flat_map(|planned| running(&planned.projection))
             .map(|step| step.deployment);
-        let deployments: BTreeSet<DeploymentId> = runs.chain([case.proposal.deployment]).collect();
-        // A hold also applies to descendants.
-        let chain: BTreeSet<DeploymentId> =
-            deployments.iter().flat_map(|id| present.skeleton.chain(*id)).collect();
-        let held = present.rows.iter().filter(|row| chain.contains(&row.id));
-        reasons.extend(held.filter_map(|row| {
-            let (by, reason) = row.held.as_ref()?;
+        let moved = planned
+            .into_iter()
+            .flat_map(|planned| &planned.effects.moved_deployments)
+            .map(|moved| moved.deployment);
+        let deployments: BTreeSet<DeploymentId> =
+            runs.chain(moved).chain([case.proposal.deployment]).collect();
+        // A hold also applies to descendants. After a move, the holds of the new ancestors apply.
+        let chain: BTreeSet<DeploymentId> = match planned {
+            Some(planned) => {
+                let blueprint = &planned.materialized.blueprint;
+                let parent = |id: &DeploymentId| blueprint.deployments.get(id)?.doc.parent;
+                let chain = |id| std::iter::successors(Some(id), parent);
+                deployments.into_iter().flat_map(chain).collect()
+            }
+            None => deployments.iter().flat_map(|id| present.skeleton.chain(*id)).collect(),
+        };
+        let rows = present.rows.iter().filter(|row| chain.contains(&row.id));
+        reasons.extend(rows.filter_map(|row| {
+            let (by, reason) = row.hold.as_ref()?;
             Some(format!(
                 "Deployment {} is on hold by {by} ({reason}). You can commit this review, and its \
                  steps start when the hold ends.",
@@ -428,14 +443,18 @@ impl Control {
 
 /// Noderoles that run again, are removed or are downstream. Whether these are active determines
 /// what the change interrupts.
-fn concerned(present: &Present, planned: &Planned) -> Vec<NoderoleId> {
+fn affected_noderoles(present: &CurrentState, planned: &Planned) -> Vec<NoderoleId> {
     let rerunning = running(&planned.projection)
         .filter(|step| step.change != StepChange::New)
         .map(|step| step.noderole);
     let below = below(&planned.from(present)).into_iter().map(|(node, key, _)| key.id(node));
     let source = planned.from(present);
-    let kept = unchanged_progress(&source).map(|step| step.noderole);
-    rerunning.chain(planned.projection.removed.iter().copied()).chain(below).chain(kept).collect()
+    let unchanged = unchanged_progress(&source).map(|step| step.noderole);
+    rerunning
+        .chain(planned.projection.removed.iter().copied())
+        .chain(below)
+        .chain(unchanged)
+        .collect()
 }
 
 /// The cached results for one context.
@@ -443,7 +462,7 @@ pub(crate) struct PlanCache {
     under: RwLock<Option<CachedPlans>>,
     computed: AtomicU64,
     /// One permit for planning a submission.
-    turns: Permits,
+    permits: Permits,
     /// Locked by the task that weighs many submissions in sequence.
     walk: Arc<Mutex<()>>,
 }
@@ -453,7 +472,7 @@ impl Default for PlanCache {
         Self {
             under: RwLock::default(),
             computed: AtomicU64::default(),
-            turns: Permits::new(1, WAITING, MAX_WAIT),
+            permits: Permits::new(1, WAITING, MAX_WAIT),
             walk: Arc::default(),
         }
     }
@@ -480,8 +499,8 @@ impl PlanCache {
 
     /// The permit to plan a submission. It is separate from the permits of [`Control`], so other
     /// work does not delay it.
-    async fn turn(&self, who: Option<PersonId>) -> Result<Permit, Problem> {
-        self.turns.acquire(who).await
+    async fn permit(&self, who: Option<PersonId>) -> Result<Permit, Problem> {
+        self.permits.acquire(who).await
     }
 
     fn read<T>(
@@ -547,25 +566,30 @@ impl PlanCache {
         plan_facts
     }
 
-    fn insert_plan(&self, context: &Arc<PlanContext>, id: ReviewId, weighed: &Arc<PlannedReview>) {
+    fn insert_plan(
+        &self,
+        context: &Arc<PlanContext>,
+        id: ReviewId,
+        planned_review: &Arc<PlannedReview>,
+    ) {
         self.put(context, |under| {
             let plans = &mut under.plans;
-            plans.insert(id, Arc::clone(weighed));
-            let size = |weighed: &PlannedReview| {
-                weighed.planned.as_ref().map_or(0, |planned| planned.projection.steps.len())
+            plans.insert(id, Arc::clone(planned_review));
+            let size = |planned_review: &PlannedReview| {
+                planned_review.planned.as_ref().map_or(0, |planned| planned.projection.steps.len())
             };
-            let mut steps: usize = plans.values().map(|weighed| size(weighed)).sum();
+            let mut steps: usize = plans.values().map(|planned_review| size(planned_review)).sum();
             // Evict the oldest submissions first, but keep the requested one.
             while (plans.len() > MAX_CACHED_PLANS || steps > MAX_PLAN_STEPS) && plans.len() > 1 {
                 let Some(oldest) = plans.keys().copied().find(|other| *other != id) else { return };
-                steps -= plans.remove(&oldest).map_or(0, |weighed| size(&weighed));
+                steps -= plans.remove(&oldest).map_or(0, |planned_review| size(&planned_review));
             }
         });
     }
 }
 
 /// The differences between the plan and the approved review; `None` if their hashes are equal.
-pub(crate) fn unlike(
+pub(crate) fn plan_difference(
     row: &ReviewRow,
     documents: &[DocumentChange],
     planned: Option<&Planned>,

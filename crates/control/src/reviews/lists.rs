@@ -1,9 +1,9 @@
 //! Lists of reviews and proposals, and the number of reviews that wait for a person.
 //!
 //! A list takes a fixed number of queries. Each row is evaluated by the engine's gate, as on the
-//! review's own page. Facts that require a plan come last, from [`crate::reviews::impact`], and only where
-//! they matter. A plan can block an open gate but never open a blocked one. So a review that does
-//! not wait for the reader without a plan does not wait for them with it either.
+//! review's own page. Facts that require a plan come last, from [`crate::reviews::impact`], and
+//! only where they matter. A plan can block an open gate but never open a blocked one. So a review
+//! that does not wait for the reader without a plan does not wait for them with it either.
 //!
 //! Every page has a badge with the number of reviews that wait for its reader. It is the most
 //! frequent request. Therefore it waits for plans only for a moment, counts at most [`MAX_COUNT`],
@@ -22,7 +22,7 @@ use api::reviews::{
 use api::reviews::{ReviewSort, ReviewState, ReviewSummary};
 use engine::gate::access::Access;
 use engine::gate::contacts::ActionContacts;
-use engine::gate::review_status::{ReviewAction, turn};
+use engine::gate::review_status::{ReviewAction, next_action};
 use engine::gate::{Facts, Reviewer, Signing, evaluate};
 use engine::ids::{DeploymentId, DeploymentName, PersonId, ReviewId};
 use sqlx::PgConnection;
@@ -30,19 +30,20 @@ use store::proposals::{FindProposals, ProposalLine};
 use store::reviews::{FactsRow, Find, Hit, LineRow, ReviewHits, ReviewOutcome, ReviewerRow};
 use tokio::time::Instant;
 
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::proposals::proposal::scope_view;
 use crate::reviews::impact::PlanContext;
-use crate::reviews::review::{commits, parse_risks, require_no_token, state_of};
+use crate::reviews::review::{commits, parse_risks, state_of};
+use crate::reviews::signatures::require_no_token;
 use crate::text::{self, at};
 use crate::{Control, cursor};
 
 /// The badge counts up to this number.
 pub const MAX_COUNT: usize = 100;
 /// Open submissions that one count or one page examines.
-const LOOKED: usize = 1_000;
+const MAX_EXAMINED: usize = 1_000;
 /// How long the badge waits for plans.
 const MOMENT: Duration = Duration::from_secs(1);
 
@@ -78,18 +79,20 @@ impl Reader<'_> {
             name: p.name.clone(),
             eligible: p.everywhere || covers(p),
         };
-        let asked = context.policy.approvals_for(&parse_risks(&row.risks));
+        let required = context.policy.approvals_for(&parse_risks(&row.risks));
         Facts {
             review: row.id,
             newest: row.newest,
+            closed: None,
             unresolved: None,
+            left_holds: row.left_holds.clone(),
             lint: Vec::new(),
             moved_base: row.moved_base.clone(),
             moved_documents: Vec::new(),
             moved_records: Vec::new(),
             same_epoch: row.epoch == context.present.head.epoch,
             policy: (row.policy, context.present.head.policy),
-            approvals_needed: asked.max(row.approvals.unsigned_abs()),
+            approvals_needed: required.max(row.approvals.unsigned_abs()),
             authors: row.authors.clone(),
             verdicts: row.verdicts.clone(),
             people: self.people.iter().filter(is_relevant).map(reviewer).collect(),
@@ -109,10 +112,12 @@ impl Reader<'_> {
         self.places.get(&id).unwrap_or(NOWHERE)
     }
 
-    fn turn(&self, facts: &Facts) -> Option<ReviewAction> {
+    fn next_action(&self, facts: &Facts) -> Option<ReviewAction> {
         let commits = commits(self.actor, self.places(facts.review));
-        let turn = turn(facts, &evaluate(facts), self.actor.person, commits);
-        turn.filter(|turn| *turn != ReviewAction::Review || require_no_token(self.actor).is_ok())
+        let action = next_action(facts, &evaluate(facts), self.actor.person, commits);
+        action.filter(|action| {
+            *action != ReviewAction::Review || require_no_token(self.actor).is_ok()
+        })
     }
 }
 
@@ -146,36 +151,37 @@ impl Control {
         Ok(Reader { actor, people, access, able, places })
     }
 
-    /// The number of submissions that this person can review or commit now. The caller must not have
-    /// a connection.
+    /// The number of submissions that this person can review or commit now. The caller must not
+    /// have a connection.
     pub(crate) async fn waiting_for(
         &self,
         actor: &Actor,
-        present: &Present,
+        present: &CurrentState,
     ) -> Result<ReviewCount, Problem> {
         let mut connection = self.connection().await?;
-        let mut rows = store::reviews::open_review_facts(&mut connection, LOOKED as i64 + 1)
+        let mut rows = store::reviews::open_review_facts(&mut connection, MAX_EXAMINED as i64 + 1)
             .await
             .map_err(from_store)?;
         if rows.is_empty() {
             return Ok(ReviewCount::default());
         }
-        let has_more = rows.len() > LOOKED;
-        rows.truncate(LOOKED);
+        let has_more = rows.len() > MAX_EXAMINED;
+        rows.truncate(MAX_EXAMINED);
         let context = self.plan_context(&mut connection, present).await?;
         let reader = self.reader(&mut connection, actor, &rows).await?;
         drop(connection);
         let facts = rows.iter().map(|row| reader.facts(&context, row));
-        let mut turns: Vec<Facts> = facts.filter(|facts| reader.turn(facts).is_some()).collect();
-        let (end, mut asked) = (Instant::now() + MOMENT, Vec::new());
+        let mut actionable: Vec<Facts> =
+            facts.filter(|facts| reader.next_action(facts).is_some()).collect();
+        let (end, mut requested) = (Instant::now() + MOMENT, Vec::new());
         loop {
             let (mut count, mut unknown) = (0, Vec::new());
-            for facts in &mut turns {
+            for facts in &mut actionable {
                 match self.cached_plan_facts(&context, facts.review) {
                     None => unknown.push(facts.review),
                     Some(text) => {
-                        text.tell(facts);
-                        count += usize::from(reader.turn(facts).is_some());
+                        text.add_to(facts);
+                        count += usize::from(reader.next_action(facts).is_some());
                     }
                 }
             }
@@ -187,11 +193,11 @@ impl Control {
             }
             unknown.truncate(MAX_COUNT + 1 - count);
             // An impact calculation that fails is logged; the next page requests it again.
-            if unknown == asked {
+            if unknown == requested {
                 return Ok(ReviewCount { count, more: true });
             }
             self.plan_reviews(&context, &unknown, end).await;
-            asked = unknown;
+            requested = unknown;
         }
     }
 
@@ -214,17 +220,18 @@ impl Control {
         };
         let mut page = cursor::stored(query.sort, query.before.as_ref(), query.limit, sort)?;
         let size = Limit::rows(query.limit, PAGE_SIZE);
-        page.limit = if query.whose == ReviewFilter::ForMe { LOOKED } else { size } as u64;
-        let present = self.present().await?;
+        page.limit =
+            if query.involvement == ReviewFilter::ForMe { MAX_EXAMINED } else { size } as u64;
+        let present = self.current_state().await?;
         let deployment = Some(query.deployment.trim()).filter(|name| !name.is_empty());
         let find = Find {
-            outcome: match (query.whose, query.state) {
+            outcome: match (query.involvement, query.state) {
                 (ReviewFilter::ForMe, _) | (_, ReviewStateFilter::Open) => ReviewOutcome::Open,
                 (_, ReviewStateFilter::Committed) => ReviewOutcome::Target,
                 (_, ReviewStateFilter::Discarded) => ReviewOutcome::Discarded,
                 (_, ReviewStateFilter::Any) => ReviewOutcome::Anything,
             },
-            author: (query.whose == ReviewFilter::Mine).then_some(actor.person),
+            author: (query.involvement == ReviewFilter::Mine).then_some(actor.person),
             deployment: deployment.map(|name| present.named(name)).transpose()?,
             text: Some(text).filter(|text| !text.is_empty()),
         };
@@ -242,13 +249,13 @@ impl Control {
         let (mut visible, mut next, mut last) = (Vec::new(), next, None::<&Hit>);
         for (hit, row) in hits.iter().filter_map(|hit| Some((hit, rows.get(&ReviewId(hit.id))?))) {
             let mut facts = reader.facts(&context, row);
-            if query.whose == ReviewFilter::ForMe && reader.turn(&facts).is_none() {
+            if query.involvement == ReviewFilter::ForMe && reader.next_action(&facts).is_none() {
                 continue;
             }
             if row.newest && row.target.is_none() && facts.moved_base.is_empty() {
-                self.list_facts(Some(actor.person), &context, row.id).await?.tell(&mut facts);
+                self.list_facts(Some(actor.person), &context, row.id).await?.add_to(&mut facts);
             }
-            if query.whose == ReviewFilter::ForMe && reader.turn(&facts).is_none() {
+            if query.involvement == ReviewFilter::ForMe && reader.next_action(&facts).is_none() {
                 continue;
             }
             if visible.len() == size {
@@ -285,7 +292,7 @@ impl Control {
         query: &ProposalsQuery,
     ) -> Result<ProposalPage, Problem> {
         actor.require(Permission::Viewer)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let deployment = Some(query.deployment.trim()).filter(|name| !name.is_empty());
         let sort = match query.sort.by {
             ProposalSort::Created => ProposalLine::BY_ID,
@@ -326,11 +333,14 @@ fn summary(
     approvals: ApprovalCount,
 ) -> Result<ReviewSummary, Problem> {
     let replaced = state == ReviewState::Replaced;
+    let (node, fqdn) = line.node.unzip();
     Ok(ReviewSummary {
         review: line.id,
         title: line.title,
         deployment: DeploymentName::parse(&line.deployment).map_err(|_| Problem::internal())?,
-        node: line.node.map(|(_, fqdn)| fqdn),
+        deployment_id: line.deployment_id,
+        node,
+        fqdn,
         authors: line.authors,
         at: at(line.at),
         summary: line.summary,

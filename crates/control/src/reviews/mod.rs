@@ -9,4 +9,5 @@ pub(crate) mod review;
 pub(crate) mod role_values;
 pub(crate) mod signatures;
 pub(crate) mod submit;
+pub(crate) mod summary;
 pub(crate) mod viewed;

@@ -13,7 +13,7 @@ use engine::ids::{ActionName, NodeId, ReviewId, StepId};
 use serde_json::Value;
 
 use crate::Control;
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::people::{Actor, Permission};
 use crate::problems::{corrupt, from_store};
 use crate::reviews::review::sides;
@@ -30,7 +30,7 @@ impl Control {
         noderole: &NoderoleKey,
     ) -> Result<ReviewedNoderole, Problem> {
         actor.require(Permission::Viewer)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let mut connection = self.connection().await?;
         let case = self.case(&mut connection, &present, review, false).await?;
         let (was, is) = sides(&mut connection, &case.documents).await?;
@@ -56,6 +56,7 @@ impl Control {
             role: role.name.clone(),
             values,
             all,
+            check: role.check().map(|(check, _)| check.to_string()),
             scripts: scripts.collect(),
             more_scripts: role.scripts.len().saturating_sub(MAX_REVIEWED_SCRIPTS),
         })
@@ -67,7 +68,7 @@ impl Control {
 struct Side<'a> {
     own: &'a Blueprint,
     other: &'a Blueprint,
-    present: &'a Present,
+    present: &'a CurrentState,
 }
 
 impl<'a> Side<'a> {

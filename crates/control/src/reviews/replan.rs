@@ -32,9 +32,9 @@ use store::proposals::EditRow;
 use store::reviews::{NewReview, ReplanRow, ReviewRow};
 
 use crate::compute::ComputeLimit;
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::problems::from_store;
-use crate::proposals::change::{Planned, counting, plan_on_pool, tell};
+use crate::proposals::change::{Planned, counting, notify_proposal, plan_on_pool};
 use crate::reviews::review::{changed, moved_documents, named, review_risks};
 use crate::reviews::submit::SubmitInput;
 use crate::{Control, done, text};
@@ -98,7 +98,7 @@ impl Control {
         };
         let planned = plan_on_pool(&self.compute_for_system(), &present, counting(&rows)).await;
         let mut transaction = self.begin().await?;
-        let moved = moved(&mut transaction, &present, id).await?;
+        let moved = changed_base_text(&mut transaction, &present, id).await?;
         let input = SubmitInput { title: before.title.clone(), by: before.by };
         let new = match &planned {
             Ok(planned) => {
@@ -132,12 +132,12 @@ impl Control {
             }
             (planned, Err(problem)) => {
                 replan.refused = refused(&planned, &rows, problem)?;
-                tell(&mut transaction, row.id, row.deployment, version).await?;
+                notify_proposal(&mut transaction, row.id, row.deployment, version).await?;
             }
             (Err(problem), Ok(_)) => return Err(problem),
         }
         store::reviews::insert_replan(&mut transaction, &replan).await.map_err(from_store)?;
-        note(&mut transaction, &replan).await?;
+        record_replan(&mut transaction, &replan).await?;
         done(transaction).await?;
         tracing::info!(
             review = %id,
@@ -207,9 +207,9 @@ impl Control {
 }
 
 /// The changed parts of a submission's base, as text.
-async fn moved(
+async fn changed_base_text(
     on: &mut PgConnection,
-    present: &Present,
+    present: &CurrentState,
     id: ReviewId,
 ) -> Result<Vec<String>, Problem> {
     let base = store::reviews::moved_base(on, id).await.map_err(from_store)?;
@@ -222,7 +222,7 @@ async fn moved(
 /// an error.
 async fn unchanged(
     on: &mut PgConnection,
-    present: &Present,
+    present: &CurrentState,
     before: &ReviewRow,
     new: NewReview,
 ) -> Result<Result<NewReview, Problem>, Problem> {
@@ -301,7 +301,7 @@ fn refused(
     serde_json::to_value(findings).map_err(|_| Problem::internal())
 }
 
-async fn note(on: &mut PgConnection, replan: &ReplanRow) -> Result<(), Problem> {
+async fn record_replan(on: &mut PgConnection, replan: &ReplanRow) -> Result<(), Problem> {
     let detail = json!({
         "became": replan.after, "version": replan.version, "target": replan.target, "moved": replan.moved,
         "refused": replan.refused,
@@ -339,7 +339,7 @@ async fn replanned_view(
         after: row.after,
         blueprint: row.target,
         moved: row.moved,
-        dropped: dropped
+        voided_verdicts: dropped
             .into_iter()
             .map(|(name, kind)| format!("{name} ({})", word(kind)))
             .collect(),

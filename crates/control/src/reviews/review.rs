@@ -19,8 +19,8 @@ use engine::gate::access::Access;
 use engine::gate::contacts::{ActionContacts, check_can_review_or_explain};
 use engine::gate::review_status::ReviewStatus;
 use engine::gate::{
-    Facts, GateResult, Policy, Reviewer, Risk, Verdict, VerdictError, VerdictKind, evaluate,
-    may_review, requires_name,
+    ClosedReview, Facts, GateResult, Policy, Reviewer, Risk, Verdict, VerdictError, VerdictKind,
+    evaluate, may_review, requires_name,
 };
 use engine::ids::{BlueprintNumber, DeploymentId, DeploymentName, PersonId, ReviewId};
 use serde_json::json;
@@ -31,14 +31,14 @@ use time::OffsetDateTime;
 
 use crate::catalog::version_difference;
 use crate::compute::ComputeLimit;
-use crate::current::{Present, load_deployments};
+use crate::current::{CurrentState, load_deployments};
 use crate::{Control, done};
 
-use crate::people::{Actor, Permission};
+use crate::people::{Actor, Permission, in_deployments};
 use crate::problems::{from_store, no_review};
 use crate::reviews::role_values;
-use crate::reviews::signatures::{ReviewSignatures, Signed, sign};
-use crate::reviews::submit::Summary;
+use crate::reviews::signatures::{ReviewSignatures, Signed, require_no_token, sign};
+use crate::reviews::summary::Summary;
 use crate::text::{self, at};
 
 /// A submission with all facts that the gate evaluates.
@@ -59,7 +59,7 @@ impl Control {
     pub(crate) async fn case(
         &self,
         on: &mut PgConnection,
-        present: &Present,
+        present: &CurrentState,
         id: ReviewId,
         lock: bool,
     ) -> Result<Case, Problem> {
@@ -88,10 +88,14 @@ impl Control {
             store::people::access::load_access(on, &with_authors).await.map_err(from_store)?;
         let risks = review_risks(&row);
         let ReviewSignatures { signed, signing } = self.signatures(on, id, &verdicts, &ids).await?;
+        let newest = proposal.state == "open" && proposal.version == row.version;
+        let closed = if newest { None } else { closed(on, &row, &proposal.state).await? };
         let facts = Facts {
             review: id,
-            newest: proposal.state == "open" && proposal.version == row.version,
+            newest,
+            closed,
             unresolved: None,
+            left_holds: store::reviews::left_holds(on, id).await.map_err(from_store)?,
             // Requires a plan: see [`crate::reviews::impact`].
             lint: Vec::new(),
             moved_base: store::reviews::moved_base(on, id).await.map_err(from_store)?,
@@ -122,12 +126,12 @@ impl Control {
 
     pub async fn review(&self, actor: &Actor, id: ReviewId) -> Result<ReviewView, Problem> {
         actor.require(Permission::Viewer)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let mut connection = self.connection().await?;
         let mut case = self.case(&mut connection, &present, id, false).await?;
         let context = self.plan_context(&mut connection, &present).await?;
         drop(connection);
-        let weighed = self.plan_review(actor, &context, &mut case).await?;
+        let planned_review = self.plan_review(actor, &context, &mut case).await?;
         let compute = self.compute_for(actor);
         let mut difference = changed(self, &compute, &case.row, &case.documents).await?;
         difference.unchanged = unchanged(&present, &case.documents);
@@ -167,12 +171,12 @@ impl Control {
         let mut summary: Summary =
             serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
         let gate = evaluate(&facts_at_commit(&case));
-        let impact = match weighed
-            .as_ref()
-            .and_then(|weighed| weighed.planned.as_ref().map(|planned| (weighed, planned)))
-        {
-            Some((weighed, planned)) => Some(
-                self.current_impact(&mut connection, &present, planned, &weighed.concerned).await?,
+        let impact = match planned_review.as_ref().and_then(|planned_review| {
+            planned_review.planned.as_ref().map(|planned| (planned_review, planned))
+        }) {
+            Some((planned_review, planned)) => Some(
+                self.current_impact(&mut connection, &present, planned, &planned_review.concerned)
+                    .await?,
             ),
             None => None,
         };
@@ -185,7 +189,7 @@ impl Control {
         // Only the summary has the noderoles that were removed since.
         let mut noderoles = std::mem::take(&mut summary.noderoles);
         noderoles.extend(present.parents(differences));
-        let waits = self.pending_after_commit(&present, &case, weighed.as_deref());
+        let waits = self.pending_after_commit(&present, &case, planned_review.as_deref());
         let parent = match case.row.target {
             Some(target) => BlueprintNumber(target.0 - 1),
             None => base.values().max().copied().unwrap_or(BlueprintNumber(0)),
@@ -196,7 +200,9 @@ impl Control {
             version: case.row.version,
             title: case.row.title.clone(),
             deployment: deployment_name(&case, &summary)?,
-            node: node_name(&present, &case),
+            deployment_id: case.proposal.deployment,
+            node: case.proposal.node,
+            fqdn: node_name(&present, &case),
             state: if sent_back(&became) { ReviewState::SentBack } else { state(&case, &gate) },
             change_hash: case.row.change.to_string(),
             effects_hash: case.row.effects.to_string(),
@@ -205,8 +211,8 @@ impl Control {
             at: at(case.row.at),
             authors: case.authors.iter().map(|a| a.name.clone()).collect(),
             // If the number is unknown, any line may be severe.
-            always_shown: summary.grave.unwrap_or(summary.lines.len()),
-            requested: summary.asked,
+            always_shown: summary.severe_count.unwrap_or(summary.lines.len()),
+            requested: summary.requested,
             summary: summary.lines,
             risks: review_risks(&case.row).into_iter().collect(),
             contents,
@@ -224,9 +230,9 @@ impl Control {
             clashes: summary.clashes,
             waves: summary.waves,
             impact: impact.unwrap_or(summary.impact),
-            checks: weighed
+            checks: planned_review
                 .filter(|_| fresh)
-                .map_or(summary.findings, |weighed| weighed.findings.clone()),
+                .map_or(summary.findings, |planned_review| planned_review.findings.clone()),
             current: fresh,
             pending_reasons: waits,
             verdicts: verdict_views(&case, actor.person),
@@ -235,8 +241,10 @@ impl Control {
             may_review: require_no_token(actor)
                 .and_then(|()| check_can_review_or_explain(&case.facts, actor.person))
                 .into(),
-            may_commit: may_commit(actor, &places(&mut connection, actor, id).await?, &case, &gate)
-                .into(),
+            may_commit: {
+                let places = places(&mut connection, actor, id).await?;
+                may_commit(actor, &present, &places, &case, &gate).into()
+            },
             gate,
             type_to_commit: match requires_name(&review_risks(&case.row)) {
                 true => Some(confirmation_name(&present, &case)?),
@@ -247,11 +255,11 @@ impl Control {
         })
     }
 
-    /// The effective values of deployment roles whose data the review changes.
+    /// The effective values of deployment roles whose data or template the review changes.
     async fn role_values(
         &self,
         compute: &ComputeLimit,
-        present: &Present,
+        present: &CurrentState,
         difference: &Difference,
         documents: &[DocumentChange],
     ) -> Result<(Vec<RoleValueChange>, usize), Problem> {
@@ -323,7 +331,7 @@ impl Control {
         // Read before the lock, because this can take long. It determines how far the base has
         // moved, which no verdict depends on. Authors, version and reviewers are read under the
         // lock.
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let mut transaction = self.begin().await?;
         let row = store::reviews::find_review(&mut transaction, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_review(id))?;
@@ -374,14 +382,14 @@ impl Control {
         )
         .await
         .map_err(from_store)?;
-        tell(&mut transaction, id).await?;
+        notify_review(&mut transaction, id).await?;
         done(transaction).await
     }
 
     /// The deployments of a target.
     async fn load_deployments_at(
         &self,
-        present: &Present,
+        present: &CurrentState,
         target: BlueprintNumber,
     ) -> Result<Arc<Blueprint>, Problem> {
         let mut connection = self.connection().await?;
@@ -410,7 +418,7 @@ impl Control {
     }
 }
 
-pub(crate) async fn tell(on: &mut PgConnection, id: ReviewId) -> Result<(), Problem> {
+pub(crate) async fn notify_review(on: &mut PgConnection, id: ReviewId) -> Result<(), Problem> {
     let topics = [Topic::Reviews, Topic::Review(id)];
     store::events::append_event_to_topics(on, &topics, &Live::Review { review: id })
         .await
@@ -430,14 +438,6 @@ pub(crate) async fn places(
     store::reviews::touched(on, id).await.map_err(from_store)
 }
 
-/// Only people can review, so tokens are refused.
-pub(crate) fn require_no_token(actor: &Actor) -> Result<(), String> {
-    match &actor.token {
-        None => Ok(()),
-        Some(_) => Err("Tokens cannot give a verdict. Sign in as a person to review.".into()),
-    }
-}
-
 /// Whether the actor may commit a change that touches these deployments.
 pub(crate) fn commits(actor: &Actor, places: &BTreeSet<DeploymentId>) -> bool {
     [Permission::Operator, Permission::Reviewer]
@@ -448,6 +448,7 @@ pub(crate) fn commits(actor: &Actor, places: &BTreeSet<DeploymentId>) -> bool {
 /// Whether the actor may commit a change that touches these deployments now; if not, the reason.
 pub(crate) fn may_commit(
     actor: &Actor,
+    present: &CurrentState,
     places: &BTreeSet<DeploymentId>,
     case: &Case,
     gate: &GateResult,
@@ -459,7 +460,10 @@ pub(crate) fn may_commit(
         let has_some = [Permission::Operator, Permission::Reviewer]
             .into_iter()
             .any(|p| actor.has_permission_somewhere(p));
-        let scope = if has_some { " in all affected deployments" } else { "" };
+        let scope = match has_some {
+            true => in_deployments(places.iter().map(|id| present.name_of(*id)).collect()),
+            false => String::new(),
+        };
         return Err(format!(
             "You cannot commit this review without the permission operator or reviewer{scope}. {}",
             case.facts.helpers.commit_hint()
@@ -508,7 +512,7 @@ pub(crate) fn parse_risks(words: &[String]) -> BTreeSet<Risk> {
 }
 
 /// The documents of the change that have changed since it was planned.
-pub(crate) fn moved_documents(present: &Present, documents: &[DocumentChange]) -> Vec<String> {
+pub(crate) fn moved_documents(present: &CurrentState, documents: &[DocumentChange]) -> Vec<String> {
     let moved = documents.iter().filter(|change| match change {
         DocumentChange::Deployment { id, old, .. } => {
             present.blueprint.deployments.get(id).map(|d| d.hash) != *old
@@ -521,7 +525,7 @@ pub(crate) fn moved_documents(present: &Present, documents: &[DocumentChange]) -
 }
 
 /// The name of a document's deployment or node.
-pub(crate) fn named(present: &Present, change: &DocumentChange) -> String {
+pub(crate) fn named(present: &CurrentState, change: &DocumentChange) -> String {
     match change {
         DocumentChange::Deployment { id, .. } => present.name_of(*id),
         DocumentChange::Node { id, .. } => present
@@ -540,6 +544,23 @@ fn to_verdict(row: &VerdictRow) -> Verdict {
     Verdict { person: row.person, kind: row.kind, at: micros(row.at), void: row.void }
 }
 
+/// How a review ended, if its own commit, a newer review or a discard ended it.
+async fn closed(
+    on: &mut PgConnection,
+    row: &ReviewRow,
+    proposal_state: &str,
+) -> Result<Option<ClosedReview>, Problem> {
+    if let Some(target) = row.target {
+        return Ok(Some(ClosedReview::Committed(target)));
+    }
+    let newest = store::reviews::newest_of_proposal(on, row.proposal).await.map_err(from_store)?;
+    Ok(match newest.filter(|newest| *newest > row.id) {
+        Some(newest) => Some(ClosedReview::Replaced(newest)),
+        None if proposal_state == "discarded" => Some(ClosedReview::Discarded),
+        None => None,
+    })
+}
+
 /// The facts as of the commit, if the review is committed: its own target moved its base.
 fn facts_at_commit(case: &Case) -> Facts {
     let facts = case.facts.clone();
@@ -548,6 +569,8 @@ fn facts_at_commit(case: &Case) -> Facts {
     }
     Facts {
         newest: true,
+        closed: None,
+        left_holds: Vec::new(),
         moved_base: Vec::new(),
         moved_documents: Vec::new(),
         moved_records: Vec::new(),
@@ -558,7 +581,7 @@ fn facts_at_commit(case: &Case) -> Facts {
 }
 
 /// The number of existing documents that the change does not touch.
-fn unchanged(present: &Present, documents: &[DocumentChange]) -> usize {
+fn unchanged(present: &CurrentState, documents: &[DocumentChange]) -> usize {
     let all = present.blueprint.deployments.len() + present.blueprint.nodes.len();
     let touched = documents.iter().filter(|change| match change {
         DocumentChange::Deployment { id, .. } => present.blueprint.deployments.contains_key(id),
@@ -668,7 +691,7 @@ pub(crate) async fn load_pins(
     difference: Difference,
     documents: &[DocumentChange],
     others: (Arc<Blueprint>, Arc<Blueprint>),
-    present: &Present,
+    present: &CurrentState,
 ) -> Result<(Difference, Vec<PinChange>), Problem> {
     if difference.deployments.iter().all(|deployment| deployment.barclamps.is_empty()) {
         return Ok((difference, Vec::new()));
@@ -700,7 +723,7 @@ fn deployment_name(case: &Case, summary: &Summary) -> Result<DeploymentName, Pro
 }
 
 /// The name to type for a destructive commit: that of the proposal's node or deployment.
-pub(crate) fn confirmation_name(present: &Present, case: &Case) -> Result<String, Problem> {
+pub(crate) fn confirmation_name(present: &CurrentState, case: &Case) -> Result<String, Problem> {
     let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
     match node_name(present, case) {
         Some(node) => Ok(node),
@@ -709,7 +732,7 @@ pub(crate) fn confirmation_name(present: &Present, case: &Case) -> Result<String
 }
 
 /// The name of the proposal's node, or its id if the node was removed.
-fn node_name(present: &Present, case: &Case) -> Option<String> {
+fn node_name(present: &CurrentState, case: &Case) -> Option<String> {
     let node = case.proposal.node?;
     Some(
         present
@@ -763,7 +786,7 @@ fn verdict_views(case: &Case, reader: PersonId) -> Vec<VerdictView> {
         reason: verdict.reason.clone(),
         at: at(verdict.at),
         counts: counts(n, verdict),
-        yours: verdict.person == reader,
+        own: verdict.person == reader,
         signed: case.signed.get(&verdict.id).cloned(),
     };
     case.verdicts.iter().enumerate().rev().map(view).collect()

@@ -1,5 +1,5 @@
-//! The effect of a change of a deployment role's data on its noderoles: their effective value before
-//! and after the change, and the number of noderoles that override it.
+//! The effect of a change of a deployment role's data or template on its noderoles: their effective
+//! value before and after the change, and the number of noderoles that override it.
 //!
 //! Only the data of the role's template, of the deployment role and of the noderoles counts. Data
 //! that Gantry derives at run time is not included.
@@ -13,13 +13,13 @@ use engine::blueprint::Difference;
 use engine::blueprint::difference::{Mark, RoleDifference};
 use engine::catalog::Catalog;
 use engine::cluster::Blueprint;
-use engine::data::{Change, Layered, OwnData, decides, layers, secret};
+use engine::data::{Change, Layered, OwnData, decides, diff, layers, secret};
 use engine::ids::{DeploymentId, NodeId, RoleName, StepId};
 
 use crate::problems::corrupt;
 use crate::runs::list::layer_name;
 
-/// The roles of a difference that exist on both sides and whose data differs.
+/// The roles of a difference that exist on both sides and whose data or content differs.
 pub(crate) fn changed_roles(
     difference: &Difference,
 ) -> impl Iterator<Item = (DeploymentId, &RoleDifference)> {
@@ -27,7 +27,7 @@ pub(crate) fn changed_roles(
         .deployments
         .iter()
         .flat_map(|deployment| deployment.roles.iter().map(|role| (deployment.id, role)));
-    roles.filter(|(_, role)| role.mark == Mark::Changed && !role.data.is_empty())
+    roles.filter(|(_, role)| role.mark == Mark::Changed && (role.content || !role.data.is_empty()))
 }
 
 /// The first changed values of deployment roles, and the number of the others. `was` and `is` have
@@ -38,16 +38,18 @@ pub(crate) fn role_values(
     present: &Blueprint,
     catalog: &Catalog,
 ) -> Result<(Vec<RoleValueChange>, usize), Problem> {
-    let all: usize = changed_roles(difference).map(|(_, role)| role.data.len()).sum();
-    let mut values = Vec::new();
+    let (mut all, mut values) = (0, Vec::new());
     for (deployment, role) in changed_roles(difference) {
         let left = MAX_VALUES - values.len();
-        if left == 0 {
-            break;
+        if left == 0 && !role.content {
+            all += role.data.len();
+            continue;
         }
         let side = |side: &Blueprint| of_role(side, deployment, &role.role, catalog);
         let (before, after) = (side(was)?, side(is)?);
-        values.extend(role.data.iter().take(left).map(|change| RoleValueChange {
+        let changes = changes(role, before.as_ref(), after.as_ref())?;
+        all += changes.len();
+        values.extend(changes.iter().take(left).map(|change| RoleValueChange {
             deployment,
             role: role.role.clone(),
             path: change.path.clone(),
@@ -60,6 +62,30 @@ pub(crate) fn role_values(
     count(&mut values, (was, is), present);
     let more = all - values.len();
     Ok((values, more))
+}
+
+/// The changes of the role's data, then those that its template makes to the effective values.
+fn changes(
+    role: &RoleDifference,
+    before: Option<&Layered>,
+    after: Option<&Layered>,
+) -> Result<Vec<Change>, Problem> {
+    let mut changes = role.data.clone();
+    let (true, Some(before), Some(after)) = (role.content, before, after) else {
+        return Ok(changes);
+    };
+    let of_template = diff(&before.value, &after.value).map_err(corrupt)?;
+    // A change of a value also covers the values in it.
+    let covers = |outer: &str, inner: &str| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let is_new = |change: &Change| {
+        !role.data.iter().any(|of_data| {
+            covers(&of_data.path, &change.path) || covers(&change.path, &of_data.path)
+        })
+    };
+    changes.extend(of_template.into_iter().filter(is_new));
+    Ok(changes)
 }
 
 /// The merged data of the template and of the deployment role.

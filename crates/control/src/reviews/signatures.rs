@@ -18,7 +18,14 @@ use crate::Control;
 use crate::people::Actor;
 use crate::people::passkeys::{answered, nonce, random_nonce, rejected, usable};
 use crate::problems::{from_store, no_review};
-use crate::reviews::review::require_no_token;
+
+/// Only people can review, so tokens are refused.
+pub(crate) fn require_no_token(actor: &Actor) -> Result<(), String> {
+    match &actor.token {
+        None => Ok(()),
+        Some(_) => Err("Tokens cannot give a verdict. Sign in as a person to review.".into()),
+    }
+}
 
 /// The verdicts with a valid signature, by id, each with the name of the passkey.
 pub(crate) type Signed = BTreeMap<i64, String>;

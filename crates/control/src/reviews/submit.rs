@@ -4,33 +4,30 @@ use std::collections::BTreeMap;
 
 use api::live::{Live, Topic};
 use api::problem::Finding;
-use api::proposals::{ClashView, NotRestored};
 use api::reviews::WaveView;
 use api::{Problem, limits};
 use engine::blueprint::impact::{self, Impact, Wave, WaveGroup};
 use engine::blueprint::text::NamedNoderole;
 use engine::blueprint::{Difference, change_hash};
-use engine::ids::{
-    BlueprintNumber, DeploymentId, DeploymentName, NoderoleId, PersonId, ProposalId, ReviewId,
-};
+use engine::ids::{BlueprintNumber, DeploymentId, NoderoleId, PersonId, ProposalId, ReviewId};
 use engine::plan::base::{base, beyond};
 use engine::plan::drop_preview::required_reasons_of;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::proposals::{EditRow, ProposalRow};
 use store::reviews::NewReview;
 
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::proposals::change::{
-    Planned, authors, check_scope, counting, place_of, plan_on_pool, proposal_changed, reaches,
-    tell, within,
+    Planned, authors, check_scope, counting, notify_proposal, place_of, plan_on_pool,
+    proposal_changed, reaches, within,
 };
 use crate::proposals::edit_text::Names;
 use crate::proposals::proposal::{clash_views, left_out};
 use crate::proposals::{lint, summary};
 use crate::reviews::review::{places, review_risks};
+use crate::reviews::summary::Summary;
 use crate::{Control, done, text};
 
 impl Control {
@@ -54,9 +51,9 @@ impl Control {
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
         let planned = plan_on_pool(&self.compute_for(actor), &present, counting(&rows)).await?;
         let mut transaction = self.begin().await?;
-        let asked = SubmitInput { title: title.to_owned(), by: actor.person };
+        let input = SubmitInput { title: title.to_owned(), by: actor.person };
         let mut new =
-            self.to_submit(&mut transaction, &present, &row, &rows, &planned, asked).await?;
+            self.to_submit(&mut transaction, &present, &row, &rows, &planned, input).await?;
         let locked = store::proposals::lock_proposal(&mut transaction, proposal)
             .await
             .map_err(from_store)?;
@@ -75,7 +72,8 @@ impl Control {
             self.insert_review(&mut transaction, Some(actor.person), &row, &planned, &new).await?;
         // A review may touch further deployments, for example the one from which a node moves.
         let places = places(&mut transaction, actor, id).await?;
-        actor.require_in_all(Permission::Operator, &places)?;
+        let names = Names::of(&present, rows.iter().map(|row| &row.edit.edit));
+        actor.require_in_all(Permission::Operator, &places, |id| names.deployment(id))?;
         done(transaction).await?;
         Ok(id)
     }
@@ -84,11 +82,11 @@ impl Control {
     pub(crate) async fn to_submit(
         &self,
         on: &mut sqlx::PgConnection,
-        present: &Present,
+        present: &CurrentState,
         row: &ProposalRow,
         rows: &[EditRow],
         planned: &Planned,
-        asked: SubmitInput,
+        input: SubmitInput,
     ) -> Result<NewReview, Problem> {
         check_submittable(planned)?;
         // The node may have moved since the edit.
@@ -111,7 +109,7 @@ impl Control {
         let mut summary = summary(present, rows, planned);
         let context = self.plan_context(on, present).await?;
         let mut authors = authors(rows);
-        authors.insert(asked.by);
+        authors.insert(input.by);
         summary.left_out = left_out(on, row.id).await?;
         summary.findings =
             lint::findings(present, planned, &summary.impact, context.lint(&authors))?;
@@ -119,7 +117,7 @@ impl Control {
         Ok(NewReview {
             proposal: row.id,
             version: row.version,
-            title: asked.title,
+            title: input.title,
             change: change_hash(&planned.materialized.changes).map_err(internal)?,
             effects: planned.effects.hash().map_err(internal)?,
             policy: present.head.policy,
@@ -131,7 +129,7 @@ impl Control {
             root: root.ok_or_else(Problem::internal)?,
             summary: serde_json::to_value(summary).map_err(internal)?,
             risks: planned.risks.clone(),
-            by: asked.by,
+            by: input.by,
             base,
             authors,
             documents: planned.materialized.changes.clone(),
@@ -154,7 +152,7 @@ impl Control {
         store::audit::append_audit(on, actor, "review.submit", &id.to_string(), &detail)
             .await
             .map_err(from_store)?;
-        tell(on, row.id, row.deployment, new.version).await?;
+        notify_proposal(on, row.id, row.deployment, new.version).await?;
         let topics = [Topic::Reviews, Topic::Review(id)];
         store::events::append_event_to_topics(on, &topics, &Live::Review { review: id })
             .await
@@ -201,43 +199,12 @@ pub(crate) struct SubmitInput {
     pub by: PersonId,
 }
 
-/// Data that a submission stores for its review page, so that the page never changes.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Summary {
-    /// The text for lists. Empty in old submissions; then lists show the first of `lines`.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub short: String,
-    pub lines: Vec<String>,
-    /// How many of the first lines are severe. `None` in old submissions.
-    #[serde(default)]
-    pub grave: Option<usize>,
-    /// The subset of `lines` that describes the edits, without their impact.
-    #[serde(default)]
-    pub asked: Vec<String>,
-    pub waves: Vec<WaveView>,
-    #[serde(default)]
-    pub impact: Impact,
-    #[serde(default)]
-    pub findings: Vec<engine::lint::Finding>,
-    pub brought: BTreeMap<NoderoleId, String>,
-    pub deployments: BTreeMap<DeploymentId, DeploymentName>,
-    /// Parents of changed noderoles that the difference itself does not contain.
-    #[serde(default)]
-    pub noderoles: BTreeMap<NoderoleId, NamedNoderole>,
-    /// Parts of the restored state that the proposal leaves out.
-    #[serde(default)]
-    pub left_out: Option<NotRestored>,
-    /// Edits of one author that override another author's.
-    #[serde(default)]
-    pub clashes: Vec<ClashView>,
-}
-
 fn check_submittable(planned: &Planned) -> Result<(), Problem> {
     if let Some(first) = planned.effects.refused.first() {
         let mut problem = Problem::conflict(
             "edit_refused",
             format!(
-                "Edit {} cannot take effect: {} Undo it, then submit.",
+                "Edit {} cannot take effect: {} Resolve this or undo the edit, then submit.",
                 first.edit,
                 text::sentence(&first.reason)
             ),
@@ -260,19 +227,19 @@ fn check_submittable(planned: &Planned) -> Result<(), Problem> {
 }
 
 /// The summary of a plan for the review page.
-fn summary(present: &Present, rows: &[EditRow], planned: &Planned) -> Summary {
+fn summary(present: &CurrentState, rows: &[EditRow], planned: &Planned) -> Summary {
     let edits = counting(rows);
     let names = Names::of(present, edits.iter().map(|e| &e.edit));
     let new = planned.effects.deployments.iter().map(|d| (d.id, d.name.clone()));
     let known = present.skeleton.deployments.iter().map(|(id, d)| (*id, d.name.clone()));
     let impact = impact::impact(&planned.from(present), None);
     let text = summary::all(&names, &planned.effects, &impact);
-    let asked = summary::requested_changes(&names, &planned.effects);
+    let requested = summary::requested_changes(&names, &planned.effects);
     Summary {
-        short: text.short(&asked),
-        grave: Some(text.severe_count()),
+        short: text.short(&requested),
+        severe_count: Some(text.severe_count()),
         lines: text.bounded(),
-        asked: asked.bounded(),
+        requested: requested.bounded(),
         waves: waves(&impact),
         impact,
         findings: Vec::new(),
@@ -280,12 +247,15 @@ fn summary(present: &Present, rows: &[EditRow], planned: &Planned) -> Summary {
         clashes: clash_views(present, &names, rows, planned),
         brought: required_reasons_of(&planned.effects),
         deployments: known.chain(new).collect(),
-        noderoles: awaited(present, &planned.difference),
+        noderoles: external_parents(present, &planned.difference),
     }
 }
 
 /// Parents of changed noderoles that the difference itself does not contain.
-fn awaited(present: &Present, difference: &Difference) -> BTreeMap<NoderoleId, NamedNoderole> {
+fn external_parents(
+    present: &CurrentState,
+    difference: &Difference,
+) -> BTreeMap<NoderoleId, NamedNoderole> {
     let mut named = present.parents([difference]);
     for noderole in difference.nodes.iter().flat_map(|node| &node.noderoles) {
         named.remove(&noderole.id);

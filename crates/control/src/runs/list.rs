@@ -12,17 +12,17 @@ use engine::anneal::Reason;
 use engine::counting::{either, many};
 use engine::data::mask;
 use engine::ids::{
-    ActionName, BlueprintNumber, DeploymentName, NoderoleId, ReviewId, RoleName, RunId, StepId,
+    ActionName, BlueprintNumber, DeploymentId, DeploymentName, NodeId, NoderoleId, ReviewId,
+    RoleName, RunId, StepId,
 };
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use store::runs::{RunFilter, RunRow};
 
 use crate::audit::window;
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::people::{Actor, Permission};
 use crate::problems::{corrupt, from_store, no_run};
-use crate::runs::pending::node_named;
 use crate::text::{self, at, count};
 use crate::{Control, cursor};
 
@@ -44,7 +44,7 @@ impl Control {
             RunSort::Durations => RunRow::BY_DURATION,
         };
         let page = cursor::stored(query.sort, query.before.as_ref(), query.limit, sort)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let worker = match text::filter_text(&query.worker)? {
             Some(worker) => Some(self.worker_id(worker).await?),
             None => None,
@@ -56,7 +56,7 @@ impl Control {
                 .map(|name| present.named(name))
                 .transpose()?,
             node: text::filter_text(&query.node)?
-                .map(|name| node_named(&present, name))
+                .map(|name| present.node_named(name))
                 .transpose()?,
             role: text::filter_text(&query.role)?,
             worker,
@@ -73,7 +73,7 @@ impl Control {
         actor.require(Permission::Viewer)?;
         // Read the cursor first, so the live stream reports all later events.
         let cursor = self.current_cursor().await?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let row = store::runs::run(&self.store, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_run(id))?;
         let attempts =
@@ -152,7 +152,7 @@ pub(crate) fn reason_text(reason: &Reason, names: &BTreeMap<StepId, String>) -> 
     let named = |step: &StepId| names.get(step).cloned().unwrap_or_else(|| step.to_string());
     let words = match reason {
         Reason::Paused => {
-            "Execution is off: an operator can switch it on, at the top of each page or with \
+            "Execution is off: an operator can turn it on, at the top of each page or with \
              `gantry execution on --reason TEXT`"
                 .to_owned()
         }
@@ -200,18 +200,21 @@ pub(crate) fn state_of_run(state: &str) -> RunState {
     }
 }
 
-pub(crate) fn to_run(present: &Present, row: &RunRow) -> Result<RunSummary, Problem> {
+pub(crate) fn to_run(present: &CurrentState, row: &RunRow) -> Result<RunSummary, Problem> {
     Ok(RunSummary {
         id: RunId(row.run.id),
         noderole: NoderoleId(row.noderole),
         role: RoleName::parse(&row.role).map_err(corrupt)?,
         action: ActionName::parse(&row.step.action).map_err(corrupt)?,
+        node: NodeId(row.run.node_id),
         fqdn: present.in_full(&row.fqdn),
         deployment: DeploymentName::parse(&row.deployment).map_err(corrupt)?,
+        deployment_id: DeploymentId(row.deployment_id),
         state: state_of_run(row.run.outcome.as_deref().unwrap_or(&row.run.state)),
-        cause: because(&row.run),
+        cause: rerun_reasons(&row.run),
         blueprint: BlueprintNumber(row.run.generation),
         worker: row.worker.clone(),
+        worker_id: row.run.worker_id,
         queued: at(row.run.queued_at),
         started: row.run.started_at.map(at),
         ended: row.run.ended_at.map(at),
@@ -239,7 +242,7 @@ pub(crate) fn cause_text(cause: &str, by: Option<&str>) -> String {
 }
 
 /// Why a step ran again; `None` for its first run.
-fn because(run: &store::runs::RunModel) -> Option<String> {
+fn rerun_reasons(run: &store::runs::RunModel) -> Option<String> {
     let cause = run.cause.as_deref().map(|cause| cause_text(cause, run.cause_by.as_deref()));
     let retry = (run.failures > 0).then(|| {
         let failures = usize::try_from(run.failures).unwrap_or(usize::MAX);
@@ -265,10 +268,10 @@ pub(crate) fn limits(step: &store::runs::StepModel) -> Vec<RunLimit> {
             step.backoff_s
         ),
     };
-    let stops = if step.freezes_node { "all steps on its node" } else { "its dependents" };
+    let stops = if step.blocks_node { "all steps on its node" } else { "its dependents" };
     let mut message = vec![
         ("Retries", retry_text),
-        ("Time limit", text::lasting(step.timeout_s)),
+        ("Time limit", text::duration_text(step.timeout_s)),
         ("An error stops", stops.to_owned()),
     ];
     if step.priority != 0 {

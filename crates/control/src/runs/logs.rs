@@ -87,12 +87,12 @@ impl Control {
         after: &str,
     ) -> Result<LogSearchResult, Problem> {
         actor.require(Permission::Viewer)?;
-        let wanted = search_pattern(text, ignore_case)?;
+        let pattern = search_pattern(text, ignore_case)?;
         let begin = SearchCursor::parse(after)?;
         let row = store::runs::run(&self.store, id).await.map_err(from_store)?;
         let length = row.ok_or_else(|| no_run(id))?.run.log_bytes;
         let end = length.unsigned_abs();
-        let mut search = Search::new(wanted, begin);
+        let mut search = Search::new(pattern, begin);
         let mut read = begin.offset;
         let until = end.min(begin.offset.saturating_add(MAX_SEARCHED));
         while read < until && !search.is_full() {
@@ -105,7 +105,7 @@ impl Control {
                 break;
             }
             for piece in &pieces {
-                let fresh = fresh(piece, read);
+                let fresh = bytes_from(piece, read);
                 read += fresh.len() as u64;
                 search.push(fresh);
             }
@@ -128,7 +128,7 @@ impl Control {
 }
 
 /// The bytes of a stored piece from the log offset `from` on.
-fn fresh(piece: &Stored, from: u64) -> &[u8] {
+fn bytes_from(piece: &Stored, from: u64) -> &[u8] {
     let seen = from.saturating_sub(piece.at_offset.unsigned_abs());
     piece.body.get(usize::try_from(seen).unwrap_or(usize::MAX)..).unwrap_or_default()
 }
@@ -157,9 +157,9 @@ impl PartDecoder {
 
     /// Decodes a stored piece; false once the part is full.
     fn take(&mut self, piece: &Stored, until: i64) -> bool {
-        let here = self.next + self.open.len() as i64;
-        let body = fresh(piece, here.unsigned_abs());
-        let limit = usize::try_from(until - here).unwrap_or(0);
+        let position = self.next + self.open.len() as i64;
+        let body = bytes_from(piece, position.unsigned_abs());
+        let limit = usize::try_from(until - position).unwrap_or(0);
         let body = &body[..body.len().min(limit)];
         if body.is_empty() || self.pieces.len() >= MAX_PIECES {
             return false;
@@ -295,8 +295,8 @@ struct Search {
 }
 
 impl Search {
-    fn new(wanted: Regex, place: SearchCursor) -> Self {
-        Self { pattern: wanted, place, rest: Vec::new(), hits: Vec::new() }
+    fn new(pattern: Regex, place: SearchCursor) -> Self {
+        Self { pattern, place, rest: Vec::new(), hits: Vec::new() }
     }
 
     fn is_full(&self) -> bool {
@@ -345,7 +345,7 @@ impl Search {
             self.hits.push(LogHit {
                 offset: i64::try_from(self.place.offset + begin as u64).unwrap_or(i64::MAX),
                 line: i64::try_from(lines + 1).unwrap_or(i64::MAX),
-                text: around(&self.rest[begin..over], found.start() - begin),
+                text: excerpt(&self.rest[begin..over], found.start() - begin),
             });
             from = (over + 1).min(self.rest.len());
             if self.is_full() || from >= end {
@@ -364,7 +364,7 @@ fn newlines(bytes: &[u8]) -> u64 {
 }
 
 /// An excerpt of a line around a hit, for display.
-fn around(line: &[u8], hit: usize) -> String {
+fn excerpt(line: &[u8], hit: usize) -> String {
     let near = line.get(hit.saturating_sub(HIT_CONTEXT.1 * 4)..).unwrap_or_default();
     let near = &near[..near.len().min(HIT_CONTEXT.0 * 8)];
     let before =
@@ -399,7 +399,7 @@ mod tests {
                 }
             }
             let (pieces, end) = cut.finish(true, log.len() as i64);
-            assert!(end > next, "no step at {next}");
+            assert!(end > next, "no step continues at {next}");
             for piece in pieces {
                 assert_eq!(piece.offset, next);
                 assert!(piece.bytes == piece.text.len() as i64 || piece.text == "\u{fffd}");
@@ -459,7 +459,7 @@ mod tests {
             );
             assert_eq!(find(log, "ÄRGER", true, piece), [(19, 5, "Ärger und ärger".into())]);
             assert!(find(log, "ÄRGER", false, piece).is_empty());
-            assert!(find(log, "o.e", true, piece).is_empty(), "a text, not a pattern");
+            assert!(find(log, "o.e", true, piece).is_empty(), "the query is text, not a pattern");
         }
     }
 
@@ -473,7 +473,7 @@ mod tests {
             (search.hits.len(), search.hits.last().map(|hit| hit.line)),
             (HITS, Some(HITS as i64 * 2 - 1))
         );
-        let place = SearchCursor::parse(&search.place.to_string()).expect("its own words");
+        let place = SearchCursor::parse(&search.place.to_string()).expect("a valid cursor");
         let mut rest = Search::new(search_pattern("x", false).expect("a text"), place);
         rest.push(&log[place.offset as usize..]);
         let lines: Vec<i64> = rest.hits.iter().map(|hit| hit.line).collect();

@@ -41,7 +41,7 @@ pub(crate) fn from_change(error: ChangeError) -> Problem {
 
 /// The error for a step that cannot be retried. `called` is its role and node.
 fn retry_problem(error: ChangeError, called: &str) -> Problem {
-    let why = match &error {
+    let detail = match &error {
         ChangeError::Refused(refused) => refused.message_for(called),
         ChangeError::NoderoleRemoved(_) => {
             format!("Noderole {called} was removed. To use it again, bind it with a proposal")
@@ -50,7 +50,7 @@ fn retry_problem(error: ChangeError, called: &str) -> Problem {
             return from_change(error);
         }
     };
-    Problem::conflict("state", text::sentence(&why))
+    Problem::conflict("state", text::sentence(&detail))
 }
 
 /// The steps that the retry of a blueprint may start.
@@ -93,7 +93,7 @@ async fn run_not_open(on: &mut PgConnection, run: RunId) -> Result<Problem, Prob
 }
 
 /// A deployment and its descendants.
-fn below(rows: &[DeploymentRow], deployment: DeploymentId) -> BTreeSet<DeploymentId> {
+fn descendants(rows: &[DeploymentRow], deployment: DeploymentId) -> BTreeSet<DeploymentId> {
     let mut all = BTreeSet::from([deployment]);
     loop {
         let more = rows.iter().filter(|row| row.parent.is_some_and(|parent| all.contains(&parent)));
@@ -118,8 +118,11 @@ impl Control {
         let row = store::deployments::noderole(&self.store, noderole).await.map_err(from_store)?;
         let row = row.ok_or_else(no_noderole)?;
         actor.require_in(Permission::Operator, DeploymentId(row.noderole.deployment_id))?;
-        let called =
-            format!("{} on {}", row.noderole.role, self.present().await?.in_full(&row.node.fqdn));
+        let called = format!(
+            "{} on {}",
+            row.noderole.role,
+            self.current_state().await?.in_full(&row.node.fqdn)
+        );
         self.retry_audited(actor, noderole, reason, &called, None).await
     }
 
@@ -235,7 +238,7 @@ impl Control {
         &self,
         actor: &Actor,
         deployment: DeploymentId,
-        held: bool,
+        on_hold: bool,
         reason: String,
     ) -> Result<(), Problem> {
         actor.require_somewhere(Permission::Operator)?;
@@ -249,20 +252,20 @@ impl Control {
         let row = row.ok_or_else(|| {
             Problem::not_found("This deployment no longer exists. See the list of deployments.")
         })?;
-        let by = held.then_some((actor.person, reason));
+        let by = on_hold.then_some((actor.person, reason));
         if !store::deployments::set_hold(&mut transaction, deployment, by)
             .await
             .map_err(from_store)?
         {
-            let detail = match &row.held {
-                Some((by, why)) => {
-                    format!("Deployment {} is already on hold, by {by}: {why}", row.name)
+            let detail = match &row.hold {
+                Some((by, reason)) => {
+                    format!("Deployment {} is already on hold, by {by}: {reason}", row.name)
                 }
                 None => format!("Deployment {} is not on hold.", row.name),
             };
             return Err(Problem::conflict("state", detail));
         }
-        let action = if held { "deployment.hold" } else { "deployment.release" };
+        let action = if on_hold { "deployment.hold" } else { "deployment.release" };
         let detail = json!({"name": row.name, "reason": reason});
         store::audit::append_audit(
             &mut transaction,
@@ -273,10 +276,10 @@ impl Control {
         )
         .await
         .map_err(from_store)?;
-        let event = Live::Hold { deployment, by: held.then(|| actor.name.clone()) };
+        let event = Live::Hold { deployment, by: on_hold.then(|| actor.name.clone()) };
         // The list of pending steps covers all deployments, so pages that watch runs are notified
         // too.
-        let topics: Vec<Topic> = below(&rows, deployment)
+        let topics: Vec<Topic> = descendants(&rows, deployment)
             .into_iter()
             .map(Topic::Deployment)
             .chain([Topic::Runs])
@@ -335,7 +338,7 @@ impl Control {
         done(transaction).await
     }
 
-    /// Switches execution on or off, for all deployments.
+    /// Turns execution on or off, for all deployments.
     pub async fn switch(
         &self,
         actor: &Actor,

@@ -13,12 +13,14 @@ use api::pending::{
 };
 use api::runs::StepState;
 use engine::anneal::{Limits, PendingReason, Reason, StepState as State};
-use engine::ids::{ActionName, DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId};
+use engine::ids::{
+    ActionName, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId,
+};
 use sqlx::PgConnection;
 use store::runs::{AboveRow, NamedStepRow, PendingFilter, PendingRow};
 use time::OffsetDateTime;
 
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::people::{Actor, Permission};
 use crate::problems::{corrupt, from_store};
 use crate::runs::list::reason_text;
@@ -31,7 +33,7 @@ pub(crate) const DEFAULT_LIMITS: Limits = Limits { running: u32::MAX, batch: 10 
 
 /// The input for the texts.
 struct Facts<'p> {
-    present: &'p Present,
+    present: &'p CurrentState,
     /// The reasons of TODO steps.
     reasons: BTreeMap<StepId, Vec<Reason>>,
     /// Steps that block other steps.
@@ -47,34 +49,35 @@ impl Control {
         query: &PendingQuery,
     ) -> Result<PendingPage, Problem> {
         actor.require(Permission::Viewer)?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let filter = parse_filter(&present, query)?;
-        let page = match filter.wait {
+        let page = match filter.reason {
             Some(_) => Limit::rows(query.limit, PAGE),
             None => Limit::rows(query.limit, STEPS_PER_REASON).min(STEPS_PER_REASON),
         };
         let mut transaction = self.snapshot().await?;
         let page = i64::try_from(page).unwrap_or(i64::MAX);
-        let found = store::runs::waiting(&mut transaction, DEFAULT_LIMITS, &filter, page)
+        let found = store::runs::pending_steps(&mut transaction, DEFAULT_LIMITS, &filter, page)
             .await
             .map_err(from_store)?;
-        let reported = |row: &&PendingRow| filter.wait.is_none_or(|wait| wait.as_str() == row.wait);
+        let reported =
+            |row: &&PendingRow| filter.reason.is_none_or(|reason| reason.as_str() == row.reason);
         let shown: Vec<&PendingRow> = found.rows.iter().filter(reported).collect();
         let facts = facts(&mut transaction, &present, &shown).await?;
         done(transaction).await?;
         let mut groups: BTreeMap<PendingReason, PendingGroup> = BTreeMap::new();
         for row in &found.rows {
-            let wait: PendingReason = row.wait.parse().map_err(corrupt)?;
-            let group = groups.entry(wait).or_insert_with(|| PendingGroup {
-                reason: wait,
-                heading: wait.heading().to_owned(),
-                resolution: wait.frees().to_owned(),
+            let reason: PendingReason = row.reason.parse().map_err(corrupt)?;
+            let group = groups.entry(reason).or_insert_with(|| PendingGroup {
+                reason,
+                heading: reason.heading().to_owned(),
+                resolution: reason.frees().to_owned(),
                 count: filter.after.is_none().then_some(row.total),
                 more: row.more,
                 steps: Vec::new(),
             });
             if reported(&row) {
-                group.steps.push(facts.step(row, wait)?);
+                group.steps.push(facts.step(row, reason)?);
             }
         }
         let place = |(since, step): (OffsetDateTime, StepId)| {
@@ -85,24 +88,24 @@ impl Control {
     }
 }
 
-fn parse_filter(present: &Present, query: &PendingQuery) -> Result<PendingFilter, Problem> {
+fn parse_filter(present: &CurrentState, query: &PendingQuery) -> Result<PendingFilter, Problem> {
     let deployment = Some(query.deployment.trim()).filter(|name| !name.is_empty());
     let node = Some(query.node.trim()).filter(|name| !name.is_empty());
     let reason = Some(query.reason.trim()).filter(|word| !word.is_empty());
-    let wait = reason.map(str::parse::<PendingReason>).transpose().map_err(|error| {
-        let words: Vec<&str> = PendingReason::ALL.iter().map(|wait| wait.as_str()).collect();
+    let reason = reason.map(str::parse::<PendingReason>).transpose().map_err(|error| {
+        let words: Vec<&str> = PendingReason::ALL.iter().map(|reason| reason.as_str()).collect();
         Problem::invalid(format!("{error}. Use one of: {}.", words.join(", ")))
     })?;
     let after = cursor::decode(query.sort, query.after.as_ref())?;
-    if after.is_some() && wait.is_none() {
+    if after.is_some() && reason.is_none() {
         return Err(Problem::invalid(
             "A cursor works only for a single pending reason. Add the parameter reason.",
         ));
     }
     Ok(PendingFilter {
         deployment: deployment.map(|name| present.named(name)).transpose()?,
-        node: node.map(|name| node_named(present, name)).transpose()?,
-        wait,
+        node: node.map(|name| present.node_named(name)).transpose()?,
+        reason,
         descending: query.sort.descending,
         after: after.as_deref().map(parse_cursor).transpose()?,
     })
@@ -123,29 +126,13 @@ fn parse_cursor(keys: &[Key]) -> Result<(OffsetDateTime, StepId), Problem> {
     Ok((since, step))
 }
 
-pub(crate) fn node_named(present: &Present, name: &str) -> Result<NodeId, Problem> {
-    let nodes = &present.skeleton.nodes;
-    let by_id = name.parse::<NodeId>().ok().filter(|id| nodes.contains_key(id));
-    let has_name = |id: &NodeId| present.called(*id).is_some_and(|called| called == name);
-    let by_name = || {
-        let by_fqdn = nodes.iter().find(|(_, node)| node.fqdn.as_str() == name).map(|(id, _)| *id);
-        by_fqdn.or_else(|| nodes.keys().copied().find(has_name))
-    };
-    let shown: String = name.chars().take(253).collect();
-    by_id.or_else(by_name).ok_or_else(|| {
-        Problem::not_found(format!(
-            "Node {shown} does not exist. Use its full name from GET /api/v1/nodes."
-        ))
-    })
-}
-
 fn micros(moment: OffsetDateTime) -> i64 {
     i64::try_from(moment.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX)
 }
 
 async fn facts<'p>(
     connection: &mut PgConnection,
-    present: &'p Present,
+    present: &'p CurrentState,
     rows: &[&PendingRow],
 ) -> Result<Facts<'p>, Problem> {
     let of = |state: &str| -> Vec<StepId> {
@@ -168,11 +155,11 @@ async fn facts<'p>(
 }
 
 impl Facts<'_> {
-    fn step(&self, row: &PendingRow, wait: PendingReason) -> Result<PendingStep, Problem> {
-        let (says, freed_by) = match row.state.as_str() {
-            "todo" => self.todo(row)?,
-            "blocked" => self.blocked(row, wait)?,
-            "transition" => self.attempt(row, wait),
+    fn step(&self, row: &PendingRow, reason: PendingReason) -> Result<PendingStep, Problem> {
+        let (reasons, freed_by) = match row.state.as_str() {
+            "todo" => self.todo_reasons(row)?,
+            "blocked" => self.blocked(row, reason)?,
+            "transition" => self.attempt(row, reason),
             _ => failed(row),
         };
         Ok(PendingStep {
@@ -182,14 +169,15 @@ impl Facts<'_> {
             node: NodeId(row.node),
             fqdn: self.present.in_full(&row.fqdn),
             deployment: DeploymentName::parse(&row.deployment).map_err(corrupt)?,
+            deployment_id: DeploymentId(row.deployment_id),
             state: StepState::from_name(&row.state).unwrap_or(StepState::Blocked),
             since: at(row.since),
-            reasons: says,
+            reasons,
             resolved_by: freed_by,
         })
     }
 
-    fn todo(&self, row: &PendingRow) -> Result<(Vec<String>, Vec<Resolver>), Problem> {
+    fn todo_reasons(&self, row: &PendingRow) -> Result<(Vec<String>, Vec<Resolver>), Problem> {
         let Some(reasons) = self.reasons.get(&StepId(row.step)) else {
             return Ok((vec!["The step starts when a worker claims it.".to_owned()], Vec::new()));
         };
@@ -197,18 +185,21 @@ impl Facts<'_> {
             format!("{} on {}", place.role, self.present.in_full(&place.fqdn))
         };
         let names = self.places.iter().map(|(id, place)| (*id, named(place))).collect();
-        let says = reasons.iter().map(|reason| reason_text(reason, &names)).collect();
+        let texts = reasons.iter().map(|reason| reason_text(reason, &names)).collect();
         let mut freed_by = Vec::new();
         for reason in reasons {
             match reason {
                 Reason::OnHold { deployment, .. } => {
-                    freed_by.push(Resolver::Deployment { name: deployment.clone() })
+                    // A deployment that was created in the meantime is not known yet.
+                    let id = self.present.named(deployment.as_str()).ok();
+                    let resolver = |id| Resolver::Deployment { id, name: deployment.clone() };
+                    freed_by.extend(id.map(resolver));
                 }
                 Reason::NodeDead { .. }
                 | Reason::NodeAlive { .. }
                 | Reason::NotJoined { .. }
                 | Reason::Maintenance { .. } => {
-                    freed_by.push(Resolver::Node { fqdn: row.fqdn.clone() })
+                    freed_by.push(Resolver::Node { node: NodeId(row.node), fqdn: row.fqdn.clone() })
                 }
                 other => {
                     let by = other.blocking_steps().iter();
@@ -216,27 +207,28 @@ impl Facts<'_> {
                         freed_by.push(self.reference(
                             place.noderole,
                             &place.role,
-                            &place.fqdn,
+                            (place.node, &place.fqdn),
                             &place.state,
                         )?);
                     }
                 }
             }
         }
-        Ok((says, freed_by))
+        Ok((texts, freed_by))
     }
 
     fn reference(
         &self,
         noderole: uuid::Uuid,
         role: &str,
-        fqdn: &str,
+        (node, fqdn): (uuid::Uuid, &str),
         state: &str,
     ) -> Result<Resolver, Problem> {
         Ok(Resolver::Step {
             noderole: NoderoleRef {
                 id: NoderoleId(noderole),
                 role: RoleName::parse(role).map_err(corrupt)?,
+                node: NodeId(node),
                 fqdn: self.present.in_full(fqdn),
                 state: StepState::from_name(state).unwrap_or(StepState::Blocked),
             },
@@ -246,15 +238,15 @@ impl Facts<'_> {
     fn blocked(
         &self,
         row: &PendingRow,
-        wait: PendingReason,
+        reason: PendingReason,
     ) -> Result<(Vec<String>, Vec<Resolver>), Problem> {
         let above = self.above.get(&StepId(row.step)).map(Vec::as_slice).unwrap_or_default();
         let open = above.iter().map(|row| row.open).max().unwrap_or(0);
         let parents = usize::try_from(open).unwrap_or(0);
         if open == 0 {
-            let says = "The step is BLOCKED, but all of its parents are done: its stored count is \
-                        wrong. Run `gantry verify`, then restore the step from a backup.";
-            return Ok((vec![says.to_owned()], Vec::new()));
+            let reasons = "The step is BLOCKED, but all of its parents are done: its stored count \
+                        is wrong. Run `gantry verify`, then restore the step from a backup.";
+            return Ok((vec![reasons.to_owned()], Vec::new()));
         }
         let named = |row: &AboveRow| {
             let word = StepState::from_name(&row.state).unwrap_or(StepState::Blocked).label();
@@ -263,10 +255,10 @@ impl Facts<'_> {
         let names: Vec<String> = above.iter().filter(|row| row.parent).map(named).collect();
         let unnamed = parents.saturating_sub(names.len());
         let suffix = if unnamed > 0 { format!(" and {unnamed} more") } else { String::new() };
-        let mut says =
+        let mut reasons =
             vec![format!("Waits for {}: {}{suffix}.", count(parents, "parent"), names.join(", "))];
         let top = above.iter().find(|row| !row.parent);
-        says.extend(top.map(|top| match wait {
+        reasons.extend(top.map(|top| match reason {
             PendingReason::DependencyFailed => {
                 format!("The cause is the failure of {}.", named(top))
             }
@@ -274,18 +266,18 @@ impl Facts<'_> {
         }));
         // A failed step and the next step to run can be acted on; a blocked step cannot.
         let actionable = above.iter().filter(|row| row.state != "blocked");
-        let freed_by =
-            actionable.map(|row| self.reference(row.noderole, &row.role, &row.fqdn, &row.state));
-        Ok((says, freed_by.collect::<Result<_, _>>()?))
+        let freed_by = actionable
+            .map(|row| self.reference(row.noderole, &row.role, (row.node, &row.fqdn), &row.state));
+        Ok((reasons, freed_by.collect::<Result<_, _>>()?))
     }
 
-    fn attempt(&self, row: &PendingRow, wait: PendingReason) -> (Vec<String>, Vec<Resolver>) {
+    fn attempt(&self, row: &PendingRow, reason: PendingReason) -> (Vec<String>, Vec<Resolver>) {
         let Some(run) = row.run else {
-            let says = "The step is in TRANSITION without an open run. Report this error with the \
-                        server's log.";
-            return (vec![says.to_owned()], Vec::new());
+            let reasons = "The step is in TRANSITION without an open run. Report this error with \
+                        the server's log.";
+            return (vec![reasons.to_owned()], Vec::new());
         };
-        let says = match (wait, &row.worker) {
+        let reasons = match (reason, &row.worker) {
             (PendingReason::Overdue, Some(worker)) => format!(
                 "Run {run} is overdue: worker {worker} did not report it in time, or its time \
                  limit has passed. Another worker ends it."
@@ -298,17 +290,17 @@ impl Facts<'_> {
             }
             _ => format!("Run {run} waits for a worker with a free slot."),
         };
-        (vec![says], vec![Resolver::Run { run: RunId(run) }])
+        (vec![reasons], vec![Resolver::Run { run: RunId(run) }])
     }
 }
 
 fn failed(row: &PendingRow) -> (Vec<String>, Vec<Resolver>) {
-    let mut says = vec![row.error.clone().unwrap_or_else(|| "The step failed.".to_owned())];
+    let mut reasons = vec![row.error.clone().unwrap_or_else(|| "The step failed.".to_owned())];
     if row.retries > 0 && row.failures > row.retries {
-        says.push(format!(
+        reasons.push(format!(
             "The step failed {} times, and its role permits {} retries.",
             row.failures, row.retries
         ));
     }
-    (says, row.last_run.map(|run| Resolver::Run { run: RunId(run) }).into_iter().collect())
+    (reasons, row.last_run.map(|run| Resolver::Run { run: RunId(run) }).into_iter().collect())
 }

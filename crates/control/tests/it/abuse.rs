@@ -122,13 +122,13 @@ async fn repeated_refusal_is_audited_once() {
     for who in [&eve, &installation.ada] {
         tries(who, ReviewId(9_999)).await;
     }
-    assert_eq!(noted().await, [1, 1], "of what is not there nothing is");
+    assert_eq!(noted().await, [1, 1], "a refusal for a missing object is not audited");
     installation
         .control
         .give_verdict(&installation.ada, id, VerdictKind::Approve, String::new())
         .await
         .unwrap_err();
-    assert_eq!(noted().await, [1, 2], "of each person");
+    assert_eq!(noted().await, [1, 2], "the refusal is audited once per person");
 
     // Simulates that a minute has passed.
     let mut transaction = installation.database.owner().begin().await.unwrap();
@@ -248,7 +248,7 @@ async fn role_becoming_destructive_is_a_risk() {
             .await
             .unwrap()
             .barclamps[0]
-            .2;
+            .hash;
         let barclamp = engine::ids::BarclampName::parse("turning").unwrap();
         Edit::UseBarclamp(edit::UseBarclamp { deployment: web, barclamp, version })
     };
@@ -264,13 +264,13 @@ async fn role_becoming_destructive_is_a_risk() {
     let turned = vec![uses(turning("2", "destructive")).await];
     let honest = installation.submit(&installation.ada, "web", turned).await;
     let review = installation.control.review(&installation.bo, honest).await.unwrap();
-    assert!(review.impact.waves.is_empty(), "nothing runs: {review:?}");
+    assert!(review.impact.waves.is_empty(), "no step runs: {review:?}");
     assert!(review.risks.contains(&Risk::Destructive) && review.gate.needed == 2, "{review:?}");
     installation.approve(&installation.bo, honest).await;
     assert_eq!(
         installation.commit(&installation.ada, honest).await.unwrap_err().code,
         "not_approved",
-        "one is too few"
+        "one approval is too few for a destructive role"
     );
 
     let forged = played_down(&installation, honest).await;
@@ -455,7 +455,7 @@ async fn scripts_imported_after_approval_never_run() {
         .await
         .unwrap()
         .barclamps[0]
-        .2;
+        .hash;
     let web = installation.id("web").await;
     let barclamp = engine::ids::BarclampName::parse("tool").unwrap();
     let edits = vec![
@@ -476,12 +476,12 @@ async fn scripts_imported_after_approval_never_run() {
         .import_barclamps(Some(&installation.cy), &tool("1", wrong))
         .await
         .unwrap_err();
-    assert_eq!(same.code, "other_content", "one version, one content");
+    assert_eq!(same.code, "other_content", "the content of an imported version cannot change");
     installation.control.import_barclamps(Some(&installation.cy), &tool("2", wrong)).await.unwrap();
     assert_eq!(
         installation.control.review(&installation.bo, id).await.unwrap().state,
         ReviewState::Open,
-        "an import changes nothing"
+        "an import does not change the review"
     );
     installation.commit(&installation.ada, id).await.unwrap();
     installation.control.import_barclamps(Some(&installation.cy), &tool("3", wrong)).await.unwrap();
@@ -538,7 +538,7 @@ fn table_of_cases_names_existing_tests() {
         let attributes = &above[above.rfind("\n\n").unwrap_or(0)..];
         assert!(
             attributes.contains("#[test]") || attributes.contains("#[tokio::test"),
-            "{path}: {test} is no test"
+            "{path}: {test} is not a test"
         );
     }
 }
@@ -565,15 +565,21 @@ fn each_case_is_tried_over_every_interface() {
     // The twenty known cases, and Gantry's own.
     for case in (1..=20).map(|case| case.to_string()).chain(["+".to_owned()]) {
         let tried = ways.get(&case).map_or("", String::as_str);
-        let why_not = unreachable.iter().filter(|row| row[0] == case);
-        let why_not: Vec<&str> = why_not.map(|row| row[1].as_str()).collect();
+        let reasons = unreachable.iter().filter(|row| row[0] == case);
+        let reasons: Vec<&str> = reasons.map(|row| row[1].as_str()).collect();
         if tried.is_empty() {
-            assert!(!why_not.is_empty(), "case {case} is neither tried nor said to be unreachable");
+            assert!(
+                !reasons.is_empty(),
+                "case {case} has neither a test nor a reason for its absence"
+            );
             continue;
         }
-        for (way, excuse) in [('P', "by a page"), ('R', "by REST"), ('S', "by SQL")] {
-            let excused = why_not.iter().any(|what| what.ends_with(excuse));
-            assert!(tried.contains(way) || excused, "case {case} is not tried by {way}");
+        for (interface, excuse) in [('P', "by a page"), ('R', "by REST"), ('S', "by SQL")] {
+            let excused = reasons.iter().any(|reason| reason.ends_with(excuse));
+            assert!(
+                tried.contains(interface) || excused,
+                "case {case} is not tested over {interface}"
+            );
         }
     }
 }

@@ -215,7 +215,7 @@ async fn admin_created_by_author_cannot_confirm() {
 }
 
 #[tokio::test]
-async fn team_of_two_works_after_the_first_day() {
+async fn team_of_two_can_approve_after_cooling_period() {
     let mut installation = Installation::new().await;
     installation.admins().await;
     let dan = installation.added(&installation.ada, "dan", "reviewer").await;
@@ -226,7 +226,7 @@ async fn team_of_two_works_after_the_first_day() {
     assert_eq!(
         code(installation.commit(&installation.ada, first).await),
         "not_approved",
-        "the approval was given too early"
+        "the approval was given before the cooling period ended"
     );
     installation.approve(&dan, first).await;
     installation.commit(&installation.ada, first).await.unwrap();
@@ -249,7 +249,7 @@ async fn first_admin_with_new_permissions_keeps_access() {
     let grants = ["admin", "operator", "reviewer"]
         .map(|permission| Grant { permission: permission.into(), deployment: None });
     people.change_grants(&first, root, &grants).await.unwrap();
-    let first = actor().await.expect("the session stays");
+    let first = actor().await.expect("a valid session");
     assert!(people.actor_of_session(other.reveal()).await.unwrap().is_none(), "other sessions end");
 
     let edit = installation.bind("web", 1, "app").await;

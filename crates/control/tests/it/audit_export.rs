@@ -3,7 +3,7 @@
 use api::audit::ChainQuery;
 use api::people::{PasskeyRequest, Signature};
 use authenticator::Authenticator;
-use engine::audit::Broken;
+use engine::audit::ChainDefect;
 use engine::audit::export::{Check, End, Line, Totals, Verification, verify};
 use engine::gate::{Policy, SignedRule, VerdictKind};
 use passkeys::RelyingParty;
@@ -44,7 +44,7 @@ async fn export(installation: &Installation) -> Vec<String> {
     lines.iter().map(|line| serde_json::to_string(line).unwrap()).collect()
 }
 
-fn check(lines: &[String]) -> Result<Verification, Broken> {
+fn check(lines: &[String]) -> Result<Verification, ChainDefect> {
     let mut check = Check::default().with_signatures(passkeys::verify);
     lines.iter().try_for_each(|line| check.line(line))?;
     check.finish()
@@ -77,7 +77,7 @@ async fn history() -> Installation {
 }
 
 #[tokio::test]
-async fn real_history_is_proven_and_each_line_counts() {
+async fn real_history_is_valid_and_needs_every_line() {
     let installation = history().await;
     let lines = export(&installation).await;
     let proven = check(&lines).unwrap_or_else(|broken| panic!("{broken}"));
@@ -99,7 +99,7 @@ async fn real_history_is_proven_and_each_line_counts() {
         // the end.
         let line: Line = serde_json::from_str(&lines[removed]).unwrap();
         if matches!(line, Line::Row { .. } | Line::Object { .. }) {
-            assert!(matches!(broken, Broken::Proof { .. }), "{}: {broken}", lines[removed]);
+            assert!(matches!(broken, ChainDefect::Proof { .. }), "{}: {broken}", lines[removed]);
             assert!(
                 !broken.to_string().starts_with("the last line"),
                 "{}: {broken}",
@@ -189,9 +189,9 @@ async fn verify_reports_a_target_without_approval() {
         sqlx::query(sql).execute(installation.database.owner()).await.unwrap();
     }
     let found = installation.control.verify().await.unwrap().discrepancies;
-    let approvals = found.iter().find(|one| one.what == "approvals of blueprint 2").unwrap();
-    assert_eq!((&approvals.meant, &approvals.found), (&Some(json!(1)), &Some(json!(0))));
-    assert!(found.iter().any(|one| one.what.starts_with("verdict 1")), "{found:?}");
+    let approvals = found.iter().find(|one| one.row == "approvals of blueprint 2").unwrap();
+    assert_eq!((&approvals.expected, &approvals.found), (&Some(json!(1)), &Some(json!(0))));
+    assert!(found.iter().any(|one| one.row.starts_with("verdict 1")), "{found:?}");
 }
 
 const ORIGIN: &str = "http://localhost:7780";
@@ -236,7 +236,7 @@ async fn signed_history() -> Installation {
 }
 
 #[tokio::test]
-async fn signed_history_is_proven_and_each_line_counts() {
+async fn signed_history_is_valid_and_needs_every_line() {
     let installation = signed_history().await;
     let lines = export(&installation).await;
     let proven = check(&lines).unwrap_or_else(|broken| panic!("{broken}"));

@@ -59,7 +59,7 @@ async fn version_with_other_content_is_rejected() {
         .import_barclamps(Some(&installation.ada), &files(BARCLAMP))
         .await
         .unwrap();
-    assert!(!again.barclamps[0].3, "the same content is the same");
+    assert!(!again.barclamps[0].new, "importing the same content again changes nothing");
     let before = installation.traces().await;
     let other = BARCLAMP.replace("8080", "8081");
     let problem = installation
@@ -381,8 +381,8 @@ async fn missing_objects_return_404() {
     );
     assert_eq!(control.cancel(&installation.ada, RunId(99)).await.unwrap_err().status, 404);
     for (filter, after) in [("\0", None), ("", Some(Cursor::from("\0".to_owned())))] {
-        let wanted = NodesQuery { filter: filter.into(), after, ..NodesQuery::default() };
-        assert_eq!(control.find_nodes(&installation.ada, &wanted).await.unwrap_err().status, 400);
+        let query = NodesQuery { filter: filter.into(), after, ..NodesQuery::default() };
+        assert_eq!(control.find_nodes(&installation.ada, &query).await.unwrap_err().status, 400);
     }
 }
 

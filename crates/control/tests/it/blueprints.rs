@@ -47,7 +47,10 @@ async fn target_history_names_authors_and_reasons() {
             (1, BlueprintKind::Genesis, "Genesis", None, None),
         ]
     );
-    assert_eq!(page.blueprints[0].root, page.blueprints[1].root, "a switch changes no intent");
+    assert_eq!(
+        page.blueprints[0].root, page.blueprints[1].root,
+        "a switch does not change the desired state"
+    );
     assert_eq!((page.next, page.head), (None, BlueprintNumber(3)));
     assert_eq!(
         (page.blueprints[1].authors.as_slice(), page.blueprints[1].approved_by.as_slice()),
@@ -136,7 +139,10 @@ async fn comparison_works_in_both_directions() {
     let back =
         installation.control.compare(&installation.cy, target(3), target(1), None).await.unwrap();
     assert_eq!(back.difference.clone().mirrored(), forth.difference);
-    assert_eq!(back.impact.lost.count, 3, "the node’s intent, a role of web’s, and a value");
+    assert_eq!(
+        back.impact.lost.count, 3,
+        "the node's document, a role of web and a value are lost"
+    );
 
     let root: Hash = forth.to.root.clone().unwrap().parse().unwrap();
     let same = installation
@@ -203,7 +209,11 @@ async fn policies_and_jigs_appear_in_every_comparison() {
     for only in [None, Some("web"), Some("system")] {
         assert_eq!(found(1, 2, only).await, (Some((1, 2)), none.clone(), 0), "{only:?}");
         assert_eq!(found(2, 1, only).await, (Some((2, 1)), none.clone(), 0), "{only:?}");
-        assert_eq!(found(2, 3, only).await, (None, none.clone(), 0), "a switch: {only:?}");
+        assert_eq!(
+            found(2, 3, only).await,
+            (None, none.clone(), 0),
+            "a change of a switch: {only:?}"
+        );
         assert_eq!(found(1, 4, only).await, (Some((1, 2)), off.clone(), 0), "{only:?}");
         assert_eq!(found(4, 6, only).await, (Some((2, 1)), on.clone(), 0), "{only:?}");
         assert_eq!(found(1, 6, only).await, (None, none.clone(), 0), "{only:?}");
@@ -259,7 +269,11 @@ async fn deployment_has_its_own_history_and_differences() {
         "{text}"
     );
     assert!(text.ends_with("2 more documents differ.\n"), "{text}");
-    assert_eq!((web.more, web.impact.starts.count), (2, 4), "edge and its node");
+    assert_eq!(
+        (web.more, web.impact.starts.count),
+        (2, 4),
+        "the changes of edge and its node are counted"
+    );
     let unknown = installation
         .control
         .compare(&installation.cy, target(1), target(6), Some("wbe"))
@@ -329,7 +343,7 @@ async fn removed_deployment_can_be_compared_and_drawn() {
     );
     assert!(
         graph.vertices.iter().all(|vertex| vertex.appearances.is_empty()),
-        "how far they are now says nothing of then"
+        "an earlier blueprint has no current step states"
     );
     let text =
         "This is deployment web at blueprint 2, without step states. Blueprint 4 removed it.";
@@ -338,7 +352,7 @@ async fn removed_deployment_can_be_compared_and_drawn() {
     assert_eq!(
         (graph.blueprint, graph.vertices.len()),
         (Some(BlueprintNumber(3)), 0),
-        "as it was last"
+        "the removed deployment is drawn at its last blueprint"
     );
     for (at, text) in [
         (4, "Blueprint 4 does not have the deployment web. Blueprint 4 removed it."),
@@ -363,7 +377,7 @@ async fn removed_deployment_can_be_compared_and_drawn() {
     pass("system", vec![create]).await;
     assert_eq!(control.targets(cy, &of_line("web", None)).await.unwrap().blueprints.len(), 1);
     let old = control.compare(cy, target(1), target(2), Some("web")).await.unwrap();
-    assert_eq!(old.difference.nodes.len(), 1, "what was called so then");
+    assert_eq!(old.difference.nodes.len(), 1, "the name refers to the earlier deployment");
     assert_eq!(drawn("web", Some(2)).await.unwrap().vertices.len(), 3);
     assert_eq!(drawn("web", None).await.unwrap().blueprint, None);
     for (from, to, then, now) in
@@ -383,7 +397,7 @@ async fn removed_deployment_can_be_compared_and_drawn() {
         );
         assert!(
             others.difference.nodes.iter().any(|node| node.noderoles.len() == 3),
-            "what was bound in the old one"
+            "the noderoles of the earlier deployment are compared"
         );
     }
 }

@@ -58,7 +58,7 @@ async fn missing_items_are_shown_before_version_is_used() {
 
     assert!(
         installation.board("web").await.versions.is_empty(),
-        "nothing to choose before a proposal is open"
+        "versions are offered only while a proposal is open"
     );
     installation.control.propose(&installation.ada, installation.id("web").await).await.unwrap();
     let board = installation.board("web").await;
@@ -70,7 +70,7 @@ async fn missing_items_are_shown_before_version_is_used() {
     assert_eq!(
         offered,
         [("3", false, &lonely[..]), ("2", false, &still[..]), ("1", true, &[][..])],
-        "against the one in use"
+        "missing items are relative to the version in use"
     );
 
     let proposal = board.proposal.unwrap();
@@ -107,7 +107,7 @@ async fn missing_items_are_shown_before_version_is_used() {
             .any(|line| line.starts_with("Uses stack 3 (") && line.ends_with(" in web.")),
         "{fine:?}"
     );
-    assert_eq!(installation.traces().await, traces, "foreseeing makes nothing");
+    assert_eq!(installation.traces().await, traces, "a preview stores nothing");
 
     installation
         .control
@@ -118,7 +118,7 @@ async fn missing_items_are_shown_before_version_is_used() {
     assert_eq!(
         board.versions.iter().find(|v| v.in_use).map(|v| v.version.as_str()),
         Some("3"),
-        "the draft's"
+        "the version of the draft is in use"
     );
     let text = &board.proposal.unwrap().edits[1].text;
     assert!(text.starts_with("use stack 3 ("), "{text}");
@@ -162,7 +162,7 @@ async fn preview_requires_edit_permission() {
         (422, "edit_refused", true),
         "{edited:?}"
     );
-    assert_eq!(installation.traces().await, traces, "nothing of it is kept");
+    assert_eq!(installation.traces().await, traces, "a rejected preview stores nothing");
 
     installation
         .people
@@ -201,9 +201,13 @@ async fn version_number_determines_newest_not_import_time() {
     assert_eq!(
         import("1.9", "saw").await.removed_parts,
         ["Barclamp tool 1.9 no longer has: role axe"],
-        "since 1.8, not 2.0"
+        "the version is compared with 1.8, not with 2.0"
     );
-    assert_eq!(import("1.9", "saw").await.removed_parts, [""; 0], "it was there");
+    assert_eq!(
+        import("1.9", "saw").await.removed_parts,
+        [""; 0],
+        "the role was part of the previous version"
+    );
 
     let catalog = installation
         .control
@@ -244,12 +248,12 @@ async fn parallel_imports_both_complete() {
     );
     for imported in [first.unwrap(), second.unwrap()] {
         assert!(
-            imported.barclamps.len() == 2 && imported.barclamps.iter().all(|(.., new)| *new),
+            imported.barclamps.len() == 2 && imported.barclamps.iter().all(|barclamp| barclamp.new),
             "{imported:?}"
         );
     }
     let again = installation.control.import_barclamps(Some(&installation.ada), &one).await.unwrap();
-    assert!(again.barclamps.iter().all(|(.., new)| !new), "{again:?}");
+    assert!(again.barclamps.iter().all(|barclamp| !barclamp.new), "{again:?}");
     // A barclamp that requires roles of both finds them.
     let builds = barclamp(
         "work",
@@ -281,15 +285,15 @@ async fn second_parallel_import_sees_the_first() {
     };
     let (one, two) = (of("one", "two"), of("two", "one"));
     // Both parse their files before either imports anything.
-    let mut held = installation.database.app().begin().await.unwrap();
+    let mut transaction = installation.database.app().begin().await.unwrap();
     sqlx::query("SELECT pg_advisory_xact_lock($1)")
         .bind(migrations::IMPORT_LOCK)
-        .execute(&mut *held)
+        .execute(&mut *transaction)
         .await
         .unwrap();
     let between = async {
         installation.so_many_wait(2).await;
-        held.commit().await.unwrap();
+        transaction.commit().await.unwrap();
     };
     let (first, second, ()) = tokio::join!(
         installation.control.import_barclamps(Some(&installation.ada), &one),
@@ -298,7 +302,7 @@ async fn second_parallel_import_sees_the_first() {
     );
     let findings = [first.unwrap().findings, second.unwrap().findings].concat();
     let alone = findings.iter().filter(|finding| finding.contains("which no barclamp has")).count();
-    assert_eq!(alone, 1, "only the first was alone: {findings:?}");
+    assert_eq!(alone, 1, "only one import found no other version: {findings:?}");
 }
 
 /// A jig that the files use but do not declare is imported between two imports of the same files.
@@ -316,7 +320,7 @@ async fn reimport_after_jig_import_is_unchanged() {
         .unwrap();
     let again =
         installation.control.import_barclamps(Some(&installation.ada), &work).await.unwrap();
-    assert_eq!((again.barclamps[0].2, again.barclamps[0].3), (first.barclamps[0].2, false));
+    assert_eq!((again.barclamps[0].hash, again.barclamps[0].new), (first.barclamps[0].hash, false));
 }
 
 /// Binding uses the effective version, so the board offers only its roles.
@@ -333,7 +337,7 @@ async fn board_offers_roles_of_effective_version() {
     installation.commit(&installation.ada, dropped).await.unwrap();
     let offers =
         async || installation.board("web").await.choices.iter().any(|choice| choice.role == lonely);
-    assert!(offers().await, "the system's version has it");
+    assert!(offers().await, "the version of system has the role");
 
     let text = BARCLAMP.replace("version: '1'", "version: '2'");
     let text: String = text
@@ -348,7 +352,7 @@ async fn board_offers_roles_of_effective_version() {
         .await
         .unwrap()
         .barclamps[0]
-        .2;
+        .hash;
     let name = BarclampName::parse("stack").unwrap();
     let using = Edit::UseBarclamp(edit::UseBarclamp {
         deployment: installation.id("web").await,
@@ -356,7 +360,7 @@ async fn board_offers_roles_of_effective_version() {
         version,
     });
     let (proposal, number) = installation.propose(&installation.ada, "web", vec![using]).await;
-    assert!(!offers().await, "and the version that web would use has not");
+    assert!(!offers().await, "the version that web would use lacks the role");
     let number = installation.control.undo(&installation.ada, proposal, number).await.unwrap();
     assert!(offers().await);
     installation.control.redo(&installation.ada, proposal, number).await.unwrap();
@@ -369,7 +373,7 @@ async fn board_offers_roles_of_effective_version() {
         .await
         .unwrap()
         .barclamps[0]
-        .2;
+        .hash;
     let saw = async || {
         installation
             .board("web")
@@ -378,7 +382,7 @@ async fn board_offers_roles_of_effective_version() {
             .into_iter()
             .find(|choice| choice.role.as_str() == "saw")
     };
-    assert_eq!(saw().await, None, "it is there, and nobody uses it");
+    assert_eq!(saw().await, None, "the version is imported but not in use");
     let tool = BarclampName::parse("tool").unwrap();
     let using = Edit::UseBarclamp(edit::UseBarclamp {
         deployment: installation.id("web").await,
@@ -411,8 +415,8 @@ async fn preview_of_closed_proposal_is_refused() {
         .edit(&installation.ada, proposal, version, vec![edit.clone()])
         .await
         .unwrap_err();
-    let why = "This proposal was discarded and accepts no more edits. Open a new proposal.";
-    assert_eq!((refused.code.as_str(), refused.detail.as_str()), ("version", why));
+    let detail = "This proposal was discarded and accepts no more edits. Open a new proposal.";
+    assert_eq!((refused.code.as_str(), refused.detail.as_str()), ("version", detail));
     let id = installation.submit(&installation.ada, "web", vec![edit.clone()]).await;
     installation.approve(&installation.bo, id).await;
     let committed = installation.control.review(&installation.ada, id).await.unwrap();
@@ -453,7 +457,7 @@ async fn browser_gets_used_and_newly_used_versions() {
         .await
         .unwrap()
         .barclamps[0]
-        .2;
+        .hash;
     let proposal = installation.control.propose(&installation.ada, web).await.unwrap();
     let planner = async |known: Option<&str>| {
         installation
@@ -465,26 +469,25 @@ async fn browser_gets_used_and_newly_used_versions() {
     };
     let before = planner(None).await;
     let versions = |view: &api::views::board::PlannerView| {
-        view.ground.as_ref().map(|ground| (ground.barclamps.len(), ground.roles.len()))
+        view.planning_data
+            .as_ref()
+            .map(|planning_data| (planning_data.barclamps.len(), planning_data.roles.len()))
     };
-    assert_eq!(
-        versions(&before),
-        Some((1, 7)),
-        "the other version is imported, and nobody uses it"
-    );
+    assert_eq!(versions(&before), Some((1, 7)), "the other version is imported but not in use");
     assert_eq!(
         versions(&planner(Some(&before.stamp)).await),
         None,
-        "whoever has it is not sent it again"
+        "a browser with the current versions receives no others"
     );
 
     let barclamp = BarclampName::parse("stack").unwrap();
     let using = Edit::UseBarclamp(edit::UseBarclamp { deployment: web, barclamp, version });
     installation.control.edit(&installation.ada, proposal, 0, vec![using]).await.unwrap();
     let after = planner(Some(&before.stamp)).await;
-    assert_eq!(versions(&after), Some((2, 8)), "the one role that differs comes along");
+    assert_eq!(versions(&after), Some((2, 8)), "the changed role is included");
     // The browser's plan equals the server's.
-    let effects = after.ground.unwrap().open().unwrap().effects_with(&after.edits, &[]).unwrap();
+    let effects =
+        after.planning_data.unwrap().open().unwrap().effects_with(&after.edits, &[]).unwrap();
     assert_eq!((effects.refused.len(), effects.hash().unwrap()), (0, after.effects));
 
     // No error: a board may request this after another person has closed the proposal.
@@ -512,7 +515,7 @@ async fn review_shows_changes_of_a_version() {
             .await
             .unwrap()
             .barclamps[0]
-            .2
+            .hash
     };
     let (first, second) =
         (import("1", "#!/bin/sh\ncut\nend\n").await, import("2", "#!/bin/sh\nburn\nend\n").await);
@@ -544,7 +547,7 @@ async fn review_shows_changes_of_a_version() {
         .await
         .unwrap()
         .barclamps[0]
-        .2;
+        .hash;
     let changed = installation
         .submit(&installation.ada, "web", vec![pin("tool", second), pin("stack", newer)])
         .await;
@@ -562,7 +565,7 @@ async fn review_shows_changes_of_a_version() {
     let lines = |contents: &[api::catalog::ContentChange]| {
         let [file] = contents.iter().flat_map(|content| &content.files).collect::<Vec<_>>()[..]
         else {
-            panic!("one file differs: {contents:?}")
+            panic!("expected one changed file: {contents:?}")
         };
         let api::catalog::FileText::Lines { lines, cut: false } = &file.text else {
             panic!("{file:?}")
@@ -625,7 +628,7 @@ async fn own_pin_is_replaced_by_inherited_version() {
         .await
         .unwrap()
         .barclamps[0]
-        .2;
+        .hash;
     installation.bound("web", 1, "app").await;
     let used = Edit::UseBarclamp(edit::UseBarclamp {
         deployment: web,
@@ -673,7 +676,7 @@ async fn own_pin_is_replaced_by_inherited_version() {
         .filter(|choice| choice.in_use)
         .map(|choice| choice.version.as_str())
         .collect();
-    assert_eq!((board.own_versions.len(), using), (0, vec!["1"]), "as the draft leaves it");
+    assert_eq!((board.own_versions.len(), using), (0, vec!["1"]), "the board shows the draft");
     assert_eq!(
         board.proposal.unwrap().undo.as_deref(),
         Some("inherit stack from the parent deployment")
@@ -729,7 +732,7 @@ async fn barclamps_exchange_roles_in_one_request() {
             .await
             .unwrap()
             .barclamps[0]
-            .2;
+            .hash;
         Edit::UseBarclamp(edit::UseBarclamp {
             deployment: web,
             barclamp: BarclampName::parse(name).unwrap(),
@@ -779,7 +782,7 @@ async fn removed_script_is_shown_in_every_review() {
             .await
             .unwrap()
             .barclamps[0]
-            .2
+            .hash
     };
     let (first, second) =
         (import("1", &["10-cut.sh", "20-oil.sh"]).await, import("2", &["10-cut.sh"]).await);
@@ -810,7 +813,7 @@ async fn removed_script_is_shown_in_every_review() {
     };
     assert!(review.summary.iter().any(|line| gone(&line)), "{:?}", review.summary);
     assert!(!review.summary.contains(&"Nothing is removed.".to_owned()), "{:?}", review.summary);
-    assert_eq!(review.impact.lost.count, 1, "so the page does not say that nothing is taken away");
+    assert_eq!(review.impact.lost.count, 1, "the impact lists the removed script as lost");
     let reported =
         installation.control.review_difference(&installation.bo, id).await.unwrap().text();
     let line = reported.lines().map(str::trim).find(|line| line.contains("20-oil.sh:"));
@@ -836,7 +839,7 @@ async fn misleading_script_is_flagged_in_every_view() {
                 .await
                 .unwrap()
                 .barclamps[0]
-                .2
+                .hash
         };
     let (plain, old) =
         (("10-cut.sh", "#!/bin/sh\ncut\n"), ("20-old.sh", "#!/bin/sh\necho \u{fe0f}\n"));

@@ -3,7 +3,7 @@
 use api::reviews::ReviewState;
 use api::runs::{StateCounts, StepState};
 use api::views::board::{
-    Board, BoardQuery, MAX_NODEROLES_PER_CELL, RoleNoderolesQuery, TrayFilter,
+    Board, BoardQuery, BoardRole, MAX_NODEROLES_PER_CELL, RoleNoderolesQuery, TrayFilter,
 };
 use engine::anneal::Limits;
 use engine::blueprint::difference::Mark;
@@ -30,7 +30,7 @@ async fn edits_of_one_request_follow_the_graph() {
         role.noderoles.iter().map(|n| (n.short.clone(), n.required_by.clone())).collect()
     };
     let on = |short: &str| vec![(short.to_owned(), None)];
-    assert_eq!(requested_nodes("runtime").await, on("n2"), "no runtime is added on n1");
+    assert_eq!(requested_nodes("runtime").await, on("n2"), "the runtime on n1 is not added again");
     assert_eq!(requested_nodes("app").await, on("n1"));
 
     // The same request again changes nothing. An error names the position in the request.
@@ -83,7 +83,7 @@ async fn drop_leads_to_committed_steps() {
     let also_added: Vec<_> = app
         .also_added
         .iter()
-        .map(|b| (b.role.as_str(), b.nodes.as_slice(), b.why.as_str()))
+        .map(|b| (b.role.as_str(), b.nodes.as_slice(), b.reason.as_str()))
         .collect();
     assert_eq!(
         also_added,
@@ -119,7 +119,10 @@ async fn drop_leads_to_committed_steps() {
         review.waves.iter().map(|w| w.items.join()).collect::<Vec<_>>(),
         ["base on one node", "runtime on one node", "app on one node"]
     );
-    assert!(installation.commit(&installation.ada, id).await.is_err(), "nobody approved it yet");
+    assert!(
+        installation.commit(&installation.ada, id).await.is_err(),
+        "the review has no approval yet"
+    );
 
     installation.approve(&installation.bo, id).await;
     assert_eq!(
@@ -137,17 +140,20 @@ async fn drop_leads_to_committed_steps() {
     assert_eq!(
         (review.state, review.gate.closed_by()),
         (ReviewState::Committed, None),
-        "shown as it passed"
+        "a committed review shows an open gate"
     );
     assert!(!review.may_review.is_allowed() && !review.may_commit.is_allowed());
-    assert_eq!(review.difference.unchanged, 5, "system, edge and the three phantoms");
+    assert_eq!(
+        review.difference.unchanged, 5,
+        "system, edge and the three phantom nodes are unchanged"
+    );
     assert!(installation.board("web").await.proposal.is_none());
     let view = installation
         .control
         .noderole(&installation.ada, installation.noderole(1, "runtime").await)
         .await
         .unwrap();
-    assert_eq!(view.why, ["Waits for base on n1.house.example.com, which is TODO."]);
+    assert_eq!(view.reasons, ["Waits for base on n1.house.example.com, which is TODO."]);
 }
 
 trait Join {
@@ -176,12 +182,13 @@ async fn changed_data_reruns_only_affected_steps() {
         role: role("app"),
         data: json!({"app": {"port": 9090}}),
     });
-    let kept = Edit::SetRoleData(edit::SetRoleData {
+    let noderole_data = Edit::SetRoleData(edit::SetRoleData {
         deployment: web,
         role: role("still"),
         data: json!({"x": 1}),
     });
-    let id = installation.submit(&installation.ada, "web", vec![deployment_data, kept]).await;
+    let id =
+        installation.submit(&installation.ada, "web", vec![deployment_data, noderole_data]).await;
     let review = installation.control.review(&installation.bo, id).await.unwrap();
     assert_eq!(
         review.difference.deployments[0].roles[0].data[0].to_string(),
@@ -229,7 +236,7 @@ async fn undo_and_redo_follow_edit_order() {
     assert_eq!(
         installation.control.undo(&installation.ada, id, version - 1).await.unwrap_err().code,
         "version",
-        "somebody came first"
+        "the version is outdated, because another edit came first"
     );
     // n2 was undone before n3 was added, so redo only restores n3.
     let version = installation.control.undo(&installation.ada, id, version).await.unwrap();
@@ -278,7 +285,7 @@ async fn edit_discards_verdicts() {
         .give_verdict(&installation.cy, second, VerdictKind::Approve, String::new())
         .await
         .unwrap_err();
-    assert_eq!(refused.code, "author", "whoever edited it is an author too");
+    assert_eq!(refused.code, "author", "a person who edited the proposal is an author");
     installation.approve(&installation.bo, second).await;
     installation.commit(&installation.ada, second).await.unwrap();
 }
@@ -305,7 +312,7 @@ async fn execution_switch_voids_no_review() {
         .noderole(&installation.ada, installation.noderole(1, "base").await)
         .await
         .unwrap();
-    assert!(view.why.iter().any(|w| w.contains("Execution is off")), "{:?}", view.why);
+    assert!(view.reasons.iter().any(|w| w.contains("Execution is off")), "{:?}", view.reasons);
 }
 
 #[tokio::test]
@@ -327,15 +334,15 @@ async fn hold_applies_to_descendants() {
     let long = std::time::Duration::from_secs(600);
     store::workers::ensure_worker(installation.database.worker(), &hello, long).await.unwrap();
     store::workers::confirm_worker(installation.database.worker(), worker).await.unwrap();
-    let why = async || {
+    let reasons = async || {
         installation
             .control
             .noderole(&installation.ada, installation.noderole(1, "base").await)
             .await
             .unwrap()
-            .why
+            .reasons
     };
-    assert_eq!(why().await, ["The step starts when a worker claims it."]);
+    assert_eq!(reasons().await, ["The step starts when a worker claims it."]);
 
     assert_eq!(
         store::runs::claim_runs(installation.database.worker(), Limits::default())
@@ -351,7 +358,7 @@ async fn hold_applies_to_descendants() {
             .await
             .unwrap()
             .is_empty(),
-        "queued before the hold"
+        "runs that were queued before the hold are not leased"
     );
     assert!(
         store::runs::claim_runs(installation.database.worker(), Limits::default())
@@ -360,13 +367,17 @@ async fn hold_applies_to_descendants() {
             .runs
             .is_empty()
     );
-    assert_eq!(why().await, ["Deployment system was put on hold by bo."]);
+    assert_eq!(reasons().await, ["Deployment system was put on hold by bo."]);
     let hold = installation.board("web").await.hold.unwrap();
     assert_eq!(
         (hold.deployment.as_str(), hold.by.as_str(), hold.reason.as_str()),
         ("system", "bo", "a fire drill")
     );
-    assert_eq!(installation.board("web").await.on_hold_by, None, "it is not held itself");
+    assert_eq!(
+        installation.board("web").await.on_hold_by,
+        None,
+        "the deployment itself is not on hold"
+    );
     let again = installation
         .control
         .hold(&installation.ada, system, true, "me too".into())
@@ -378,11 +389,11 @@ async fn hold_applies_to_descendants() {
     );
     let head: i64 =
         sqlx::query_scalar("SELECT number FROM head").fetch_one(database).await.unwrap();
-    assert_eq!(head, 2, "a hold is no intent");
+    assert_eq!(head, 2, "a hold does not create a blueprint");
 
     installation.control.hold(&installation.ada, web, true, "mine".into()).await.unwrap();
     installation.control.hold(&installation.ada, system, false, "over".into()).await.unwrap();
-    assert_eq!(why().await, ["Deployment web was put on hold by ada."]);
+    assert_eq!(reasons().await, ["Deployment web was put on hold by ada."]);
     installation.control.hold(&installation.ada, web, false, "over".into()).await.unwrap();
     assert_eq!(
         store::runs::claim_runs(installation.database.worker(), Limits::default())
@@ -420,22 +431,22 @@ async fn list_of_noderoles_includes_the_draft() {
     assert_eq!(listed, [("n1", StepState::Blocked), ("n2", StepState::Proposed)]);
     assert_eq!(all.more, 0);
     let first = all.noderoles.first().unwrap().noderole;
-    let wanted = RoleNoderolesQuery { after: Some(first), ..RoleNoderolesQuery::of(role("app")) };
+    let query = RoleNoderolesQuery { after: Some(first), ..RoleNoderolesQuery::of(role("app")) };
     let rest =
-        installation.control.find_role_noderoles(&installation.ada, "web", &wanted).await.unwrap();
-    assert_eq!(rest.noderoles, all.noderoles[1..], "what comes behind one of them");
+        installation.control.find_role_noderoles(&installation.ada, "web", &query).await.unwrap();
+    assert_eq!(rest.noderoles, all.noderoles[1..], "a later page begins after the cursor");
     let gone = engine::ids::NoderoleId(uuid::Uuid::nil());
-    let wanted = RoleNoderolesQuery { after: Some(gone), ..RoleNoderolesQuery::of(role("app")) };
-    let moved = installation.control.find_role_noderoles(&installation.ada, "web", &wanted).await;
+    let query = RoleNoderolesQuery { after: Some(gone), ..RoleNoderolesQuery::of(role("app")) };
+    let moved = installation.control.find_role_noderoles(&installation.ada, "web", &query).await;
     assert_eq!(moved.unwrap_err().code, "moved");
     for (n, found) in [(1, 0..1), (2, 1..2), (3, 0..0)] {
-        let wanted = RoleNoderolesQuery {
+        let query = RoleNoderolesQuery {
             node: fqdn(n).as_str().to_owned(),
             ..RoleNoderolesQuery::of(role("app"))
         };
         let on_it = installation
             .control
-            .find_role_noderoles(&installation.ada, "web", &wanted)
+            .find_role_noderoles(&installation.ada, "web", &query)
             .await
             .unwrap();
         assert_eq!((on_it.noderoles.as_slice(), on_it.more), (&all.noderoles[found], 0), "n{n}");
@@ -455,12 +466,16 @@ async fn list_of_noderoles_includes_the_draft() {
         .role_noderoles(&installation.ada, "web", Some("system"), &role("app"))
         .await
         .unwrap();
-    assert!(none.noderoles.is_empty(), "system has none of its own");
-    let beside = installation
+    assert!(none.noderoles.is_empty(), "system has no noderoles");
+    let concurrent = installation
         .control
         .role_noderoles(&installation.ada, "web", Some("edge"), &role("app"))
         .await;
-    assert_eq!(beside.unwrap_err().status, 404, "what stands beside is not on this board");
+    assert_eq!(
+        concurrent.unwrap_err().status,
+        404,
+        "a noderole of a sibling deployment is not on this board"
+    );
 
     // The tray is sorted by name, regardless of bindings.
     let tray: Vec<String> =
@@ -544,7 +559,11 @@ async fn board_counts_steps_of_hidden_noderoles() {
         installation.control.deployment_progress(&installation.ada, "web").await.unwrap().steps
     };
     let board = installation.board("web").await;
-    assert_ne!(board.omitted, StateCounts::default(), "two nodes more than a cell has room for");
+    assert_ne!(
+        board.omitted,
+        StateCounts::default(),
+        "the counts include the steps of the two nodes beyond the limit"
+    );
     assert_eq!(of_chips(&board), all().await);
 
     // A noderole without a chip fails.
@@ -573,14 +592,58 @@ async fn board_counts_steps_of_hidden_noderoles() {
     assert_eq!(total.iter().sum::<i64>(), i64::try_from(role.noderoles.len() + role.more).unwrap());
 
     // The filter leaves out noderoles that are ACTIVE, but counts them.
-    let active = "UPDATE step SET state = 'active', pending = 0, applied_generation = generation WHERE state NOT IN ('error', 'gone')";
+    let active = "UPDATE step SET state = 'active', pending = 0, applied_generation = generation, input_checked = input_version WHERE state NOT IN ('error', 'gone')";
     sqlx::query(active).execute(installation.database.owner()).await.unwrap();
-    let only = BoardQuery { not_active: true };
+    let only = BoardQuery { not_active: true, ..BoardQuery::default() };
     let board = installation.control.board(&installation.ada, "web", only).await.unwrap();
     let filtered = app(&board);
     assert_eq!((filtered.noderoles.len(), filtered.more), (1, 0));
     assert_eq!(filtered.omitted.active + 1, total.iter().sum::<i64>());
     assert_eq!(of_chips(&board), all().await);
+}
+
+#[tokio::test]
+async fn board_marks_stale_and_unchecked_noderoles() {
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    let owner = installation.database.owner();
+    for sql in [
+        "UPDATE step SET state = 'active', pending = 0, applied_generation = generation, input_checked = input_version WHERE state <> 'gone'",
+        "UPDATE step SET stale = true FROM noderole r WHERE r.id = noderole_id AND r.role = 'app'",
+        "INSERT INTO role_check (step_id, node_id, due_at) SELECT s.id, s.node_id, now() FROM step s JOIN noderole r ON r.id = s.noderole_id WHERE r.role = 'runtime'",
+    ] {
+        sqlx::query(sql).execute(owner).await.unwrap();
+    }
+    let marks = async |not_active| -> Vec<(String, StepState, bool, bool)> {
+        let query = BoardQuery { not_active, ..BoardQuery::default() };
+        let board = installation.control.board(&installation.ada, "web", query).await.unwrap();
+        let roles = board.groups.iter().flat_map(|group| &group.roles);
+        let of = |role: &BoardRole| {
+            let noderole = role.noderoles.first()?;
+            let name = role.role.to_string();
+            Some((name, noderole.state, noderole.stale, noderole.unchecked))
+        };
+        let mut all: Vec<_> = roles.filter_map(of).collect();
+        all.sort();
+        all
+    };
+    let active =
+        |name: &str, stale, unchecked| (name.to_owned(), StepState::Active, stale, unchecked);
+    let marked = [active("app", true, false), active("runtime", false, true)];
+    assert_eq!(marks(true).await, marked);
+    let [app, runtime] = marked;
+    assert_eq!(marks(false).await, [app, active("base", false, false), runtime]);
+
+    // An input that is not compared yet counts as stale, as in all counts.
+    let changed = "UPDATE step SET input_version = input_checked + 1 FROM noderole r WHERE r.id = noderole_id AND r.role = 'base'";
+    sqlx::query(changed).execute(owner).await.unwrap();
+    assert!(marks(true).await.contains(&active("base", true, false)));
+    let steps =
+        installation.control.deployment_progress(&installation.ada, "web").await.unwrap().steps;
+    assert_eq!((steps.stale, steps.unchecked), (2, 1));
+    let role = role("runtime");
+    let all = installation.control.role_noderoles(&installation.ada, "web", None, &role);
+    assert!(all.await.unwrap().noderoles[0].unchecked);
 }
 
 #[tokio::test]

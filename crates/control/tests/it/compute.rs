@@ -35,28 +35,31 @@ const SOON: Duration = Duration::from_millis(150);
 /// taken.
 async fn waits<T>(
     installation: &Installation,
-    what: &str,
+    name: &str,
     free: impl Future<Output = T>,
-    asked: impl Future<Output = T>,
+    request: impl Future<Output = T>,
 ) {
     let begun = Instant::now();
-    assert!(timeout(SOON * 20, free).await.is_ok(), "{what} comes to its end with the thread free");
+    assert!(timeout(SOON * 20, free).await.is_ok(), "{name} must finish while a thread is free");
     let took = begun.elapsed();
     let (free, busy) = mpsc::channel::<()>();
-    let kept = tokio::task::spawn_blocking(move || busy.recv());
-    let mut asked = std::pin::pin!(asked);
+    let blocked = tokio::task::spawn_blocking(move || busy.recv());
+    let mut request = std::pin::pin!(request);
     assert!(
-        timeout(took * 4 + SOON, &mut asked).await.is_err(),
-        "{what} holds up whoever else is to be answered"
+        timeout(took * 4 + SOON, &mut request).await.is_err(),
+        "{name} must wait while no thread is free, without blocking others"
     );
     let pool = installation.database.app();
-    assert_eq!(pool.size() - pool.num_idle() as u32, 0, "{what} keeps a connection while it waits");
+    assert_eq!(pool.size() - pool.num_idle() as u32, 0, "{name} holds a connection while it waits");
     drop(free);
-    assert!(kept.await.unwrap().is_err());
-    assert!(timeout(Duration::from_secs(60), asked).await.is_ok(), "{what} comes to its end then");
+    assert!(blocked.await.unwrap().is_err());
+    assert!(
+        timeout(Duration::from_secs(60), request).await.is_ok(),
+        "{name} must finish after the thread is free"
+    );
 }
 
-async fn look(installation: &Installation) {
+async fn check_calls(installation: &Installation) {
     let then = installation.bound("web", 1, "app").await;
     let (web, n1, n2) =
         (installation.id("web").await, installation.node(1).await, installation.node(2).await);
@@ -74,8 +77,8 @@ async fn look(installation: &Installation) {
     let noderole = NoderoleKey::first(role("app"));
 
     macro_rules! waits {
-        ($what:literal, $call:expr) => {
-            waits(installation, $what, $call, $call).await
+        ($name:literal, $call:expr) => {
+            waits(installation, $name, $call, $call).await
         };
     }
     waits!("planner", control.planner(ada, web, None));
@@ -109,7 +112,7 @@ fn planning_runs_on_blocking_threads() {
         .max_blocking_threads(1)
         .build()
         .unwrap();
-    runtime.block_on(async { look(&Installation::new().await).await });
+    runtime.block_on(async { check_calls(&Installation::new().await).await });
 }
 
 /// The same database with one connection and no free permit; calls wait for a permit for
@@ -128,22 +131,22 @@ fn narrow(installation: &Installation, patience: Duration) -> (Store, Control) {
 /// to others.
 async fn leaves_it<T: Debug>(
     store: &Store,
-    what: &str,
-    asked: impl Future<Output = Result<T, Problem>>,
+    name: &str,
+    request: impl Future<Output = Result<T, Problem>>,
 ) {
     let others = async {
         for _ in 0..10_000 {
             let answer = sqlx::query("SELECT 1").execute(store.pool()).await;
-            assert!(answer.is_ok(), "{what} keeps the only connection while it waits: {answer:?}");
+            assert!(answer.is_ok(), "{name} holds the only connection while it waits: {answer:?}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
     tokio::select! {
-        answer = asked => {
-            let refused = answer.expect_err("there is no place");
-            assert!(refused.status == 503 && refused.detail.contains("busy with other requests"), "{what}: {refused:?}");
+        answer = request => {
+            let refused = answer.expect_err("no free permit");
+            assert!(refused.status == 503 && refused.detail.contains("busy with other requests"), "{name}: {refused:?}");
         }
-        () = others => panic!("{what} waits for ever"),
+        () = others => panic!("{name} waits without a time limit"),
     }
 }
 
@@ -214,18 +217,21 @@ async fn waiting_comment_does_not_block_verdict_or_commit() {
     });
     assert!(
         timeout(Duration::from_secs(1), &mut commenting).await.is_err(),
-        "there is no place, so it waits"
+        "the comment must wait, because no permit is free"
     );
     // A verdict needs no permit, and no other request has the proposal's lock.
     let verdict = timeout(
         Duration::from_secs(30),
         control.give_verdict(&installation.bo, id, VerdictKind::Approve, String::new()),
     );
-    verdict.await.expect("a verdict waits for nobody").unwrap();
+    verdict.await.expect("the verdict does not wait").unwrap();
     let committed = timeout(Duration::from_secs(30), installation.commit(&installation.ada, id));
-    committed.await.expect("a commit waits for nobody").unwrap();
+    committed.await.expect("the commit does not wait").unwrap();
     commenting.abort();
-    assert!(commenting.await.is_err_and(|error| error.is_cancelled()), "it waited all the time");
+    assert!(
+        commenting.await.is_err_and(|error| error.is_cancelled()),
+        "the comment waited until it was canceled"
+    );
 }
 
 #[tokio::test]
@@ -239,7 +245,7 @@ async fn plain_reads_need_no_permit() {
     assert_eq!(now, installation.id("web").await);
     let page = control.find_nodes(&installation.ada, &NodesQuery::default()).await.unwrap();
     let n1 = page.nodes.iter().find(|node| node.fqdn.starts_with("n1.")).unwrap();
-    assert!(!n1.record, "it sees what blueprint {target} brought");
+    assert!(!n1.record_only, "the response must show the changes of blueprint {target}");
 }
 
 /// Searches the source code: functions that wait for a permit take no connection, and never wait
@@ -260,10 +266,15 @@ fn computing_functions_use_no_connection() {
                     ".check_edit_data(",
                     ".plan_review(",
                     ".contains_change(",
-                    ".present()",
+                    ".current_state()",
                 ];
                 let waits = waits.into_iter().find(|call| within.contains(call));
-                assert_eq!(waits, None, "{}, within a transaction: {function}", file.display());
+                assert_eq!(
+                    waits,
+                    None,
+                    "{}: {function} computes within a transaction",
+                    file.display()
+                );
             }
             let begins = function.split(" {\n").next().unwrap_or_default();
             if !begins.contains(": &ComputeLimit") {
@@ -276,6 +287,6 @@ fn computing_functions_use_no_connection() {
     }
     assert!(
         computing > 10,
-        "only {computing} functions that compute were found: they are written otherwise now"
+        "found only {computing} functions that compute: adapt the search of this test"
     );
 }

@@ -1,7 +1,8 @@
 //! Moving a deployment below another parent, from the proposal to the commit.
 
 use api::blueprints::Point;
-use engine::gate::{Policy, Risk};
+use api::reviews::{ReviewState, ReviewStateFilter};
+use engine::gate::{Policy, Risk, Rule};
 use engine::ids::{BarclampName, DeploymentId};
 use engine::plan::{Edit, edit};
 
@@ -39,10 +40,7 @@ async fn deployment_moves_by_reviewed_proposal() {
     let edit = move_below(&installation, "web", "edge").await;
     let id = installation.submit(&installation.ada, "web", vec![edit]).await;
     let review = installation.control.review(&installation.bo, id).await.unwrap();
-    assert_eq!(
-        review.summary[0],
-        "Deployment web moves from system to edge, with the deployments below it."
-    );
+    assert_eq!(review.summary[0], "Deployment web moves from system to edge.");
     assert_eq!((review.risks.as_slice(), review.gate.needed), ([Risk::Move].as_slice(), 2));
     installation.approve(&installation.bo, id).await;
     let refused = installation.commit(&installation.ada, id).await.unwrap_err();
@@ -52,7 +50,7 @@ async fn deployment_moves_by_reviewed_proposal() {
 
     assert_eq!(parent_of(&installation, "web").await, installation.id("edge").await);
     assert_eq!(written(&installation, blueprint.0).await, ["edge", "system", "web"]);
-    assert_eq!(installation.steps().await, before, "nothing runs again");
+    assert_eq!(installation.steps().await, before, "a move runs no step again");
     assert_eq!(
         installation.board("web").await.ancestors,
         ["system", "edge"].map(|name| name.parse().unwrap())
@@ -90,7 +88,7 @@ async fn steps_with_other_inherited_content_run_again() {
     let use_new = Edit::UseBarclamp(edit::UseBarclamp {
         deployment: installation.id("edge").await,
         barclamp: BarclampName::parse("stack").unwrap(),
-        version: imported.barclamps[0].2,
+        version: imported.barclamps[0].hash,
     });
     installation.moved_by("edge", vec![use_new]).await;
     let edit = move_below(&installation, "web", "edge").await;
@@ -120,8 +118,109 @@ async fn commit_at_either_place_voids_review_of_move() {
     assert_eq!((refused.status, refused.code.as_str()), (409, "not_newest"), "{refused:?}");
 }
 
+/// Approved, and then the old parent is put on hold.
 #[tokio::test]
-async fn refused_move_says_what_to_do() {
+async fn move_out_of_a_hold_waits_until_it_ends() {
+    let installation = Installation::new().await;
+    let edit = move_below(&installation, "web", "edge").await;
+    installation.moved_by("web", vec![edit]).await;
+    installation.bound("web", 1, "app").await;
+    let edit = move_below(&installation, "web", "system").await;
+    let review = installation.submit(&installation.ada, "web", vec![edit]).await;
+    installation.approve(&installation.bo, review).await;
+    let edge = installation.id("edge").await;
+    let hold = async |on_hold: bool| {
+        let done = installation.control.hold(&installation.bo, edge, on_hold, "incident".into());
+        done.await.unwrap();
+    };
+    hold(true).await;
+
+    let refused = installation.commit(&installation.ada, review).await.unwrap_err();
+    assert_eq!((refused.status, refused.code.as_str()), (409, "leaves_hold"), "{refused:?}");
+    let reason = "The change moves a deployment out of a hold: web leaves edge (on hold by bo). \
+                  Ask an operator to end the hold of edge first, or wait until it ends";
+    assert_eq!(refused.errors[0].at, "leaves_hold");
+    assert!(refused.detail.contains(reason), "{refused:?}");
+    let shown = installation.control.review(&installation.cy, review).await.unwrap();
+    let broken: Vec<_> = shown.gate.broken().map(|rule| (rule.rule, rule.text.as_str())).collect();
+    assert_eq!(broken, [(Rule::Resolved, reason)]);
+    let listed = installation.listed(&installation.cy, ReviewStateFilter::Open).await;
+    assert_eq!(listed[0].state, ReviewState::Invalid);
+    assert_eq!(parent_of(&installation, "web").await, edge);
+
+    hold(false).await;
+    installation.commit(&installation.ada, review).await.unwrap();
+    let shown = installation.control.review(&installation.cy, review).await.unwrap();
+    assert!(shown.gate.is_open());
+}
+
+#[tokio::test]
+async fn hold_of_new_parent_applies_from_commit_on() {
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    let edge = installation.id("edge").await;
+    let hold = installation.control.hold(&installation.bo, edge, true, "incident".into());
+    hold.await.unwrap();
+    let edit = move_below(&installation, "web", "edge").await;
+    let review = installation.submit(&installation.ada, "web", vec![edit]).await;
+    installation.approve(&installation.bo, review).await;
+    let shown = installation.control.review(&installation.cy, review).await.unwrap();
+    assert_eq!(
+        shown.pending_reasons,
+        ["Deployment edge is on hold by bo (incident). You can commit this review, and its steps \
+          start when the hold ends."]
+    );
+    assert!(shown.gate.is_open());
+    let held_steps = "SELECT count(*) FROM step s JOIN noderole r ON r.id = s.noderole_id \
+                WHERE s.state <> 'gone' AND on_hold(r.deployment_id)";
+    let held_steps = async || -> i64 {
+        sqlx::query_scalar(held_steps).fetch_one(installation.database.owner()).await.unwrap()
+    };
+    assert_eq!(held_steps().await, 0);
+    installation.commit(&installation.ada, review).await.unwrap();
+    assert_eq!(held_steps().await, 3, "app and the roles that it requires");
+    let hold = installation.board("web").await.hold.unwrap();
+    assert_eq!((hold.deployment.as_str(), hold.by.as_str()), ("edge", "bo"));
+}
+
+#[tokio::test]
+async fn moved_deployment_takes_its_descendants_along() {
+    let installation = Installation::new().await;
+    let edit = move_below(&installation, "web", "edge").await;
+    installation.moved_by("web", vec![edit]).await;
+    let new = DeploymentId(uuid::Uuid::new_v4());
+    let create = Edit::CreateDeployment(edit::CreateDeployment {
+        id: new,
+        phantom: engine::ids::NodeId(uuid::Uuid::new_v4()),
+        name: "lab".parse().unwrap(),
+        parent: installation.id("system").await,
+    });
+    installation.moved_by("system", vec![create]).await;
+    let hold = installation.control.hold(&installation.bo, new, true, "incident".into());
+    hold.await.unwrap();
+
+    let edit = move_below(&installation, "edge", "lab").await;
+    let id = installation.submit(&installation.ada, "edge", vec![edit]).await;
+    let review = installation.control.review(&installation.bo, id).await.unwrap();
+    assert_eq!(
+        review.summary[0],
+        "Deployment edge moves from system to lab, with 1 deployment below it."
+    );
+    assert!(
+        review.pending_reasons[0].starts_with("Deployment lab is on hold by bo"),
+        "{:?}",
+        review.pending_reasons
+    );
+    let difference =
+        installation.control.review_difference(&installation.bo, id).await.unwrap().text();
+    assert!(
+        difference.contains("Deployment edge moves, with 1 deployment below it.\n"),
+        "{difference}"
+    );
+}
+
+#[tokio::test]
+async fn refused_move_names_remedy() {
     let installation = Installation::new().await;
     let edit = move_below(&installation, "web", "web").await;
     let proposal = installation.control.propose(&installation.ada, installation.id("web").await);

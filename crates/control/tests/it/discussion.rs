@@ -33,10 +33,10 @@ async fn open_thread_blocks_gate_until_resolved() {
         first.comments.iter().map(|c| (c.person.as_str(), c.body.as_str())).collect();
     assert_eq!(lines, [("cy", "Why n1?"), ("ada", "It has the disks.")]);
     assert_eq!(
-        (seen.open, first.anchor.clone(), first.current, first.about.as_str()),
+        (seen.open, first.anchor.clone(), first.current, first.subject.as_str()),
         (1, anchor, true, "app on n1")
     );
-    assert!(!first.may_resolve.is_allowed(), "an author does not wave a question away");
+    assert!(!first.may_resolve.is_allowed(), "an author cannot resolve the thread");
     let refused =
         installation.control.resolve_thread(&installation.ada, thread, true).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (403, "not_yours"));
@@ -53,7 +53,7 @@ async fn open_thread_blocks_gate_until_resolved() {
     assert_eq!(
         installation.commit(&installation.ada, id).await.unwrap_err().code,
         "open_threads",
-        "opened again"
+        "the reopened thread blocks the commit"
     );
     installation.control.resolve_thread(&installation.bo, thread, true).await.unwrap();
     let resolved = installation.control.discussion(&installation.ada, id).await.unwrap().threads[0]
@@ -101,7 +101,7 @@ async fn thread_stays_open_after_resubmission() {
     assert_eq!(
         (seen.threads[0].id, seen.threads[0].current),
         (thread, false),
-        "what it spoke of is gone"
+        "the commented change is no longer part of the review"
     );
     installation.control.resolve_thread(&installation.bo, thread, true).await.unwrap();
     installation.commit(&installation.ada, second).await.unwrap();
@@ -130,13 +130,13 @@ async fn database_enforces_discussion_rules() {
     assert_eq!(
         state(sqlx::query(resolve).bind(ada).execute(installation.database.app()).await),
         "GY018",
-        "by an author"
+        "an author cannot resolve the thread"
     );
     let foreign =
         "INSERT INTO comment (review_id, thread_id, person_id, body) VALUES ($1, 77, $2, 'x')";
     let foreign =
         sqlx::query(foreign).bind(id.0).bind(ada).execute(installation.database.app()).await;
-    assert!(state(foreign).starts_with("GY018"), "a reply to nothing");
+    assert!(state(foreign).starts_with("GY018"), "a reply needs a thread");
     let rewrite = sqlx::query("UPDATE comment SET body = 'fine'")
         .execute(installation.database.owner())
         .await;
@@ -152,7 +152,7 @@ async fn database_enforces_discussion_rules() {
         .bind(installation.bo.person.0)
         .execute(installation.database.app())
         .await;
-    assert_eq!(state(silent), "GY018", "who is disabled says nothing");
+    assert_eq!(state(silent), "GY018", "a disabled person cannot comment");
     installation.control.resolve_thread(&installation.cy, thread, true).await.unwrap();
 }
 
@@ -228,7 +228,7 @@ async fn differences_since_last_view_are_shown() {
         let since =
             installation.control.changes_since_view(&installation.bo, second).await.unwrap();
         assert_eq!((since.before, since.same_effect), (Some(first), false));
-        assert!(since.difference.nodes.is_empty(), "n1 is as it was in the first");
+        assert!(since.difference.nodes.is_empty(), "n1 is unchanged since the first review");
         assert_eq!(since.difference.deployments[0].roles[0].data[0].path, "/app");
         installation.control.record_view(&installation.bo, second).await.unwrap();
     }
@@ -236,12 +236,12 @@ async fn differences_since_last_view_are_shown() {
     assert_eq!(
         installation.control.changes_since_view(&installation.bo, second).await.unwrap().before,
         Some(first),
-        "looking back is no step on"
+        "viewing an older review does not change the comparison"
     );
     assert_eq!(
         installation.control.changes_since_view(&installation.cy, second).await.unwrap().before,
         None,
-        "each for themselves"
+        "each person has their own last view"
     );
 }
 
@@ -262,6 +262,6 @@ async fn repeated_verdict_is_stored_once() {
     assert_eq!(
         installation.control.review(&installation.bo, id).await.unwrap().verdicts.len(),
         3,
-        "yes, no, yes"
+        "approval, objection and approval are stored"
     );
 }

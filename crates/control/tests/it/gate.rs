@@ -47,7 +47,7 @@ async fn parallel_commits_create_one_target() {
     assert_eq!(
         reported,
         (409, "committed", "This review is already committed, as blueprint 2.", 0),
-        "and nothing about what came since"
+        "the response has nothing about later reviews"
     );
     assert_eq!(installation.traces().await[0], 2);
 }
@@ -86,12 +86,14 @@ async fn replanned_review_inherits_no_approval() {
     assert_eq!((refused.status, refused.code.as_str()), (409, "not_newest"));
     let stale = installation.control.review(&installation.ada, stale).await.unwrap();
     let base = stale.gate.rules.iter().find(|rule| rule.rule == Rule::Base).unwrap();
-    assert!(!base.passes && base.text.contains("web (blueprint 4)"), "{}", base.text);
+    assert_eq!(base.text, "Planned on an older state: web (blueprint 4) changed since");
     let fresh = stale.replaced_by.unwrap().after.unwrap();
+    let replaced = format!("Review {fresh} replaced this review. Continue with review {fresh}");
+    assert!(refused.detail.starts_with(&replaced), "{}", refused.detail);
     assert_eq!(
         installation.commit(&installation.ada, fresh).await.unwrap_err().code,
         "not_approved",
-        "approvals don't follow"
+        "the approval of the replaced review does not count"
     );
     installation.approve(&installation.bo, fresh).await;
     installation.commit(&installation.ada, fresh).await.unwrap();
@@ -157,17 +159,17 @@ async fn approval_requires_current_permission() {
 }
 
 #[tokio::test]
-async fn last_verdict_against_blocks_gate() {
+async fn last_objection_blocks_gate() {
     let installation = Installation::new().await;
     let edit = installation.bind("web", 1, "app").await;
     let id = installation.submit(&installation.ada, "web", vec![edit]).await;
     installation.approve(&installation.bo, id).await;
-    let bare = installation
+    let without_reason = installation
         .control
         .give_verdict(&installation.cy, id, VerdictKind::Reject, " ".into())
         .await
         .unwrap_err();
-    assert_eq!(bare.status, 400, "a rejection says why");
+    assert_eq!(without_reason.status, 400, "a rejection needs a reason");
     installation
         .control
         .give_verdict(&installation.cy, id, VerdictKind::RequestChanges, "use n2".into())
@@ -205,7 +207,7 @@ async fn objection_blocks_every_committer_and_is_named() {
         installation.people.create_person(None, &person).await.unwrap();
         others.push(installation.people.sign_in_as_owner(name).await.unwrap());
     }
-    let [dan, eve] = &others[..] else { panic!("two more") };
+    let [dan, eve] = &others[..] else { panic!("expected two more people") };
     let edit = installation.bind("web", 1, "app").await;
     let id = installation.submit(&installation.ada, "web", vec![edit]).await;
     for kind in [VerdictKind::Reject, VerdictKind::RequestChanges] {
@@ -217,7 +219,7 @@ async fn objection_blocks_every_committer_and_is_named() {
         let (detail, all) = refused(&installation, eve, id).await;
         assert!(
             detail.contains("the change was rejected, by bo"),
-            "before what else is missing: {detail}"
+            "the objection is named before missing approvals: {detail}"
         );
         assert_eq!(all.len(), 2, "{all:?}");
         assert!(all[1].starts_with("0 of 2 approvals"), "{all:?}");
@@ -313,7 +315,7 @@ async fn undo_or_redo_makes_an_author() {
             .bind(installation.bo.person.0)
             .execute(installation.database.app())
             .await;
-    assert!(past_control.is_err(), "the database refuses it too");
+    assert!(past_control.is_err(), "the database also rejects the approval");
     installation.approve(&installation.cy, id).await;
     installation.commit(&installation.ada, id).await.unwrap();
 }
@@ -323,14 +325,14 @@ async fn destructive_commit_requires_typed_name() {
     let installation = Installation::new().await;
     let edit = installation.bind("web", 1, "wipe").await;
     let id = installation.submit(&installation.ada, "web", vec![edit]).await;
-    let typed = |name: Option<&str>| control::ToCommit {
+    let typed = |name: Option<&str>| control::CommitInput {
         review: id,
         typed: name.map(str::to_owned),
         cancel: false,
     };
     let refused =
         installation.control.commit(&installation.ada, typed(Some("web"))).await.unwrap_err();
-    assert_eq!(refused.code, "not_approved", "a name is no approval");
+    assert_eq!(refused.code, "not_approved", "a typed name does not replace an approval");
     installation.approve(&installation.bo, id).await;
     let before = installation.traces().await;
     for wrong in [None, Some(""), Some("edge"), Some("Web")] {
@@ -351,7 +353,7 @@ async fn destructive_commit_requires_typed_name() {
     let sql = "SELECT count(*) FROM audit WHERE action = 'review.commit.refused' AND detail->>'refused' = 'confirmation_required'";
     let audited: i64 =
         sqlx::query_scalar(sql).fetch_one(installation.database.owner()).await.unwrap();
-    assert_eq!(audited, 1, "the same again is not written down again at once");
+    assert_eq!(audited, 1, "a repeated refusal is audited once");
     assert_eq!(
         installation.control.review(&installation.bo, id).await.unwrap().type_to_commit.as_deref(),
         Some("web")
@@ -397,7 +399,7 @@ async fn old_open_review_stays_listed() {
     assert_eq!(
         (all[0].review, all[0].state),
         (newest, ReviewState::Replaced),
-        "all of them are there, too"
+        "the list has all reviews"
     );
     assert_eq!((all.len(), all[101].review), (102, waits));
 }

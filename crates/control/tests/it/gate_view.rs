@@ -52,7 +52,7 @@ async fn unchanged_steps_exclude_unapplied_ones() {
     assert_eq!(
         review(&installation, &installation.bo, id).await.impact.retained.count,
         0,
-        "its first run is due"
+        "the step was never applied, so its result is not retained"
     );
     all_active(&installation).await;
     assert_eq!(review(&installation, &installation.bo, id).await.impact.retained.count, 1);
@@ -73,12 +73,12 @@ async fn lint_error_after_approval_is_shown() {
     assert_eq!(
         installation.control.frame(&installation.ada).await.unwrap().pending_reviews.to_string(),
         "1",
-        "it waits to be committed"
+        "the review can be committed"
     );
     jig(&installation, false).await;
     let shown = review(&installation, &installation.ada, id).await;
     let rule = shown.gate.rules.iter().find(|rule| rule.rule == Rule::Lint).unwrap();
-    assert!(!rule.passes && rule.text.contains("Switch jig noop on first"), "{rule:?}");
+    assert!(!rule.passes && rule.text.contains("Turn jig noop on first"), "{rule:?}");
     let errors: Vec<LintCheck> =
         shown.checks.iter().filter(|f| f.level == Level::Error).map(|f| f.check).collect();
     assert_eq!(errors[0], LintCheck::InactiveJig);
@@ -86,12 +86,12 @@ async fn lint_error_after_approval_is_shown() {
     assert_eq!(
         shown.may_commit.reason(),
         Some(refused.detail.as_str()),
-        "the page says what the commit says"
+        "the page shows the same reason as the commit"
     );
     assert_eq!(
         installation.listed(&installation.bo, ReviewStateFilter::Open).await[0].state,
         ReviewState::Invalid,
-        "no review is waited for"
+        "the invalid review waits for nobody's verdict"
     );
     assert_eq!(
         installation.control.frame(&installation.ada).await.unwrap().pending_reviews,
@@ -101,7 +101,7 @@ async fn lint_error_after_approval_is_shown() {
     assert_eq!(
         review(&installation, &installation.ada, id).await.state,
         ReviewState::Open,
-        "what was kept is not kept too long"
+        "a cached result must not outlive the change"
     );
 }
 
@@ -154,7 +154,7 @@ async fn only_active_steps_count_as_interrupted() {
     assert_eq!(
         app.appearances,
         [AppearanceCount { appearance: Appearance::Changed, count: 2 }],
-        "what runs again by its deployment's data is in the picture too"
+        "the graph also shows steps that run again because of deployment data"
     );
     assert_eq!(
         shown.requested,
@@ -188,18 +188,18 @@ async fn removal_shows_count_of_active_steps() {
 async fn buttons(installation: &Installation, by: &Actor, id: ReviewId) -> [String; 2] {
     let shown = review(installation, by, id).await;
     // The page and the commit must agree.
-    if let Some(why) = shown.may_commit.reason() {
+    if let Some(reason) = shown.may_commit.reason() {
         let refused = installation.control.commit(by, id).await.unwrap_err();
-        assert!(refused.status == 403 || refused.detail == why, "{why} / {}", refused.detail);
+        assert!(refused.status == 403 || refused.detail == reason, "{reason} / {}", refused.detail);
     }
-    if let Some(why) = shown.may_review.reason() {
+    if let Some(reason) = shown.may_review.reason() {
         for kind in [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject] {
             let refused = installation
                 .control
                 .give_verdict(by, id, kind, "because".into())
                 .await
                 .unwrap_err();
-            assert_eq!(refused.detail, why);
+            assert_eq!(refused.detail, reason);
         }
     }
     [shown.may_review, shown.may_commit]
@@ -230,7 +230,7 @@ async fn disabled_buttons_name_reason_and_people() {
             .unwrap();
         others.push(installation.people.sign_in_as_owner(name).await.unwrap());
     }
-    let [dan, eve, _, gus] = &others[..] else { panic!("four more") };
+    let [dan, eve, _, gus] = &others[..] else { panic!("expected four more people") };
     let wipe = installation.bind("web", 1, "wipe").await;
     let (proposal, version) = installation.propose(ada, "web", vec![wipe]).await;
     let id = installation.control.submit(ada, proposal, version, "a wipe".into()).await.unwrap();
@@ -277,10 +277,10 @@ async fn disabled_buttons_name_reason_and_people() {
     // A new lint error.
     jig(&installation, false).await;
     let [_, lint] = buttons(&installation, ada, id).await;
-    assert!(lint.contains("Switch jig noop on first") && lint.ends_with("Can act: ada"), "{lint}");
+    assert!(lint.contains("Turn jig noop on first") && lint.ends_with("Can act: ada"), "{lint}");
     jig(&installation, true).await;
 
-    // A hold, and execution switched off: both are shown, but block no button.
+    // A hold, and execution turned off: both are shown, but block no button.
     installation
         .control
         .hold(eve, installation.id("web").await, true, "a move".into())
@@ -327,11 +327,11 @@ async fn stale_review_names_submitter_and_keeps_content() {
     let id = installation.submit(&installation.ada, "web", vec![one]).await;
     installation.approve(&installation.bo, id).await;
     sqlx::query("SELECT raise_epoch()").execute(installation.database.owner()).await.unwrap();
-    let [_, why] = buttons(&installation, &installation.bo, id).await;
+    let [_, reason] = buttons(&installation, &installation.bo, id).await;
     assert!(
-        why.starts_with("Submitted before the database was restored")
-            && why.ends_with("Can act: ada"),
-        "{why}"
+        reason.starts_with("Submitted before the database was restored")
+            && reason.ends_with("Can act: ada"),
+        "{reason}"
     );
     let other = installation.bind("web", 2, "app").await;
     let open = installation.board("web").await.proposal.unwrap();
@@ -341,5 +341,5 @@ async fn stale_review_names_submitter_and_keeps_content() {
         !shown.current
             && shown.gate.rules.iter().all(|rule| rule.rule != Rule::Lint || rule.passes)
     );
-    assert_eq!(shown.impact.interrupted, None, "as it was submitted");
+    assert_eq!(shown.impact.interrupted, None, "the impact is that of the submission");
 }

@@ -1,8 +1,8 @@
-//! Graphs with folds, focus and trails.
+//! Graphs with folds, focus and marked paths.
 
 use std::time::Duration;
 
-use api::views::graph::{GraphDirection, GraphOptions, GraphView, Length, TrailOptions, WaveRange};
+use api::views::graph::{GraphDirection, GraphOptions, GraphView, Length, PathOptions, WaveRange};
 use control::MissingVertex;
 use engine::anneal::Limits;
 use serde_json::json;
@@ -16,26 +16,26 @@ impl Installation {
         self.control.graph(&self.ada, "web", &options, MissingVertex::Note).await.unwrap()
     }
 
-    async fn marked(&self, trail: TrailOptions) -> GraphView {
-        self.graph(GraphOptions { trail: Some(trail), ..GraphOptions::default() }).await
+    async fn marked(&self, marked_path: PathOptions) -> GraphView {
+        self.graph(GraphOptions { marked_path: Some(marked_path), ..GraphOptions::default() }).await
     }
 }
 
-/// `app@n1 1/1` for each vertex with noderoles on the trail.
+/// `app@n1 1/1` for each vertex with noderoles on the marked path.
 fn marked(view: &GraphView) -> Vec<String> {
     let text_of = |vertex: &&api::views::graph::GraphVertex| {
         let one = vertex.noderole.as_ref().map(|one| format!("@{}", one.short)).unwrap_or_default();
-        format!("{}{one} {}/{}", vertex.role, vertex.on_trail, vertex.members)
+        format!("{}{one} {}/{}", vertex.role, vertex.on_path, vertex.members)
     };
     view.vertices
         .iter()
-        .filter(|vertex| vertex.on_trail > 0)
+        .filter(|vertex| vertex.on_path > 0)
         .map(|vertex| text_of(&vertex))
         .collect()
 }
 
 fn text_of(view: &GraphView) -> &str {
-    &view.trail.as_ref().unwrap().summary
+    &view.marked_path.as_ref().unwrap().summary
 }
 
 #[tokio::test]
@@ -50,53 +50,56 @@ async fn path_is_marked_on_folded_graph() {
         installation.noderole(2, "app").await.to_string(),
     );
 
-    let there = installation.marked(TrailOptions::Between(base.clone(), "web:app".into())).await;
+    let forward = installation.marked(PathOptions::Between(base.clone(), "web:app".into())).await;
     assert_eq!(
-        text_of(&there),
+        text_of(&forward),
         "Path found: app waits for base on n1, with 3 noderoles on the path."
     );
     assert_eq!(
-        marked(&there),
+        marked(&forward),
         ["app 1/2", "base 1/2", "runtime 1/2"],
-        "n2 has nothing to do with it"
+        "the path does not contain n2"
     );
     assert_eq!(
-        there.edges.iter().map(|edge| (edge.on_trail, edge.count)).collect::<Vec<_>>(),
+        forward.edges.iter().map(|edge| (edge.on_path, edge.count)).collect::<Vec<_>>(),
         [(1, 2), (1, 2)]
     );
-    assert_eq!((there.waves, there.vertices[0].waves), (3, Some(WaveRange { first: 3, last: 3 })));
-
-    let back = installation.marked(TrailOptions::Between("web:app".into(), base.clone())).await;
-    assert!(
-        text_of(&back).ends_with("There is no path in the other direction."),
-        "{}",
-        text_of(&back)
+    assert_eq!(
+        (forward.waves, forward.vertices[0].waves),
+        (3, Some(WaveRange { first: 3, last: 3 }))
     );
-    assert_eq!(marked(&back), marked(&there));
 
-    let none = installation.marked(TrailOptions::Between(base.clone(), app)).await;
+    let backward = installation.marked(PathOptions::Between("web:app".into(), base.clone())).await;
+    assert!(
+        text_of(&backward).ends_with("There is no path in the other direction."),
+        "{}",
+        text_of(&backward)
+    );
+    assert_eq!(marked(&backward), marked(&forward));
+
+    let none = installation.marked(PathOptions::Between(base.clone(), app)).await;
     assert_eq!(
         text_of(&none),
         "There is no path between base on n1 and app on n2: neither waits for the other."
     );
     assert!(marked(&none).is_empty());
-    let gone = installation.marked(TrailOptions::Between(base.clone(), "web:gone".into())).await;
+    let gone = installation.marked(PathOptions::Between(base.clone(), "web:gone".into())).await;
     assert!(text_of(&gone).starts_with("One end of the path is not in this graph"));
     assert_eq!(
-        installation.marked(TrailOptions::From(base.clone())).await.trail,
+        installation.marked(PathOptions::From(base.clone())).await.marked_path,
         None,
-        "half a path is none"
+        "a path with one end is not shown"
     );
 
-    let trail = Some(TrailOptions::Between(base, "web:app".into()));
+    let marked_path = Some(PathOptions::Between(base, "web:app".into()));
     let only = installation
-        .graph(GraphOptions { trail, only_trail: true, ..GraphOptions::default() })
+        .graph(GraphOptions { marked_path, only_path: true, ..GraphOptions::default() })
         .await;
     assert_eq!(marked(&only), ["app@n1 1/1", "base@n1 1/1", "runtime@n1 1/1"]);
     assert_eq!(
         (only.vertices.len(), only.noderoles, only.waves),
         (3, 6, 3),
-        "waves are those of the whole"
+        "waves are counted for the whole graph"
     );
 }
 
@@ -115,10 +118,17 @@ async fn cluster_graph_has_all_deployments() {
     let web = installation.graph(GraphOptions::default()).await;
     assert_eq!((cluster.name(), cluster.deployment_id, &cluster.cut), ("cluster", None, &None));
     for vertex in &web.vertices {
-        assert!(cluster.vertices.contains(vertex), "{vertex:?} in {:?}", cluster.vertices);
+        assert!(
+            cluster.vertices.contains(vertex),
+            "{vertex:?} is missing in {:?}",
+            cluster.vertices
+        );
     }
     assert!(cluster.noderoles >= web.noderoles && cluster.total_edges >= web.total_edges);
-    assert!(cluster.vertices.iter().all(|vertex| !vertex.appearances.is_empty()), "states");
+    assert!(
+        cluster.vertices.iter().all(|vertex| !vertex.appearances.is_empty()),
+        "each vertex has states"
+    );
 
     let past = drawn(GraphOptions { blueprint: Some(then), ..GraphOptions::default() });
     let past = past.await.unwrap();
@@ -150,7 +160,7 @@ async fn focus_includes_requested_number_of_edges() {
     assert_eq!(
         gone.vertices.len(),
         installation.graph(GraphOptions::default()).await.vertices.len(),
-        "all is shown"
+        "the whole graph is shown if the focus does not exist"
     );
     assert!(gone.cut.is_some_and(|text| text.contains("not in the graph, so the whole graph")));
 }
@@ -159,13 +169,13 @@ async fn focus_includes_requested_number_of_edges() {
 async fn unknown_vertex_is_refused_for_api_clients() {
     let installation = Installation::new().await;
     installation.bound("web", 1, "app").await;
-    let asked = async |options: GraphOptions| {
+    let request = async |options: GraphOptions| {
         installation.control.graph(&installation.ada, "web", &options, MissingVertex::Refused).await
     };
     let of = |focus: &str| GraphOptions { focus: Some(focus.into()), ..GraphOptions::default() };
-    assert_eq!(asked(of("web:runtime")).await.unwrap().vertices.len(), 3);
+    assert_eq!(request(of("web:runtime")).await.unwrap().vertices.len(), 3);
     for key in ["nope", "web:nope", "nowhere:app", "6f1c2d3e-0a1b-4c5d-8e9f-001122334455"] {
-        let refused = asked(of(key)).await.unwrap_err();
+        let refused = request(of(key)).await.unwrap_err();
         assert_eq!(refused.status, 404, "{refused:?}");
         assert!(
             refused.detail.starts_with("focus: ") && refused.detail.contains(key),
@@ -173,8 +183,9 @@ async fn unknown_vertex_is_refused_for_api_clients() {
         );
     }
     for (from, to, field) in [("web:nope", "web:app", "from: "), ("web:app", "web:nope", "to: ")] {
-        let trail = Some(TrailOptions::Between(from.into(), to.into()));
-        let refused = asked(GraphOptions { trail, ..GraphOptions::default() }).await.unwrap_err();
+        let marked_path = Some(PathOptions::Between(from.into(), to.into()));
+        let refused =
+            request(GraphOptions { marked_path, ..GraphOptions::default() }).await.unwrap_err();
         assert!(refused.status == 404 && refused.detail.starts_with(field), "{refused:?}");
     }
 }
@@ -184,11 +195,11 @@ async fn longest_path_uses_count_or_duration() {
     let installation = Installation::new().await;
     installation.bound("web", 1, "app").await;
     installation.bound("web", 2, "runtime").await;
-    let way = |view: &GraphView| {
-        view.trail.as_ref().unwrap().path.iter().map(|w| w.name.clone()).collect::<Vec<_>>()
+    let path = |view: &GraphView| {
+        view.marked_path.as_ref().unwrap().path.iter().map(|w| w.name.clone()).collect::<Vec<_>>()
     };
-    let count = installation.marked(TrailOptions::Longest(Length::Count)).await;
-    assert_eq!(way(&count), ["base on n1", "runtime on n1", "app on n1"]);
+    let count = installation.marked(PathOptions::Longest(Length::Count)).await;
+    assert_eq!(path(&count), ["base on n1", "runtime on n1", "app on n1"]);
     assert_eq!(text_of(&count), "Longest path: 3 noderoles in sequence.");
 
     // `base` runs on both nodes; on n2 it takes an hour.
@@ -223,9 +234,9 @@ async fn longest_path_uses_count_or_duration() {
             .await
             .unwrap();
     }
-    let time = installation.marked(TrailOptions::Longest(Length::Time)).await;
-    assert_eq!(way(&time), ["base on n2", "runtime on n2"]);
-    let took = time.trail.as_ref().unwrap().path[0].duration_ms.unwrap();
+    let time = installation.marked(PathOptions::Longest(Length::Time)).await;
+    assert_eq!(path(&time), ["base on n2", "runtime on n2"]);
+    let took = time.marked_path.as_ref().unwrap().path[0].duration_ms.unwrap();
     assert!((3_600_000..3_700_000).contains(&took), "{took}");
     assert!(
         text_of(&time).ends_with("Not counted, because they have not succeeded yet: 1."),
@@ -233,8 +244,8 @@ async fn longest_path_uses_count_or_duration() {
         text_of(&time)
     );
     assert_eq!(
-        installation.marked(TrailOptions::Longest(Length::Count)).await.trail,
-        count.trail,
-        "and by number nothing changed"
+        installation.marked(PathOptions::Longest(Length::Count)).await.marked_path,
+        count.marked_path,
+        "the longest path by number of steps is unchanged"
     );
 }

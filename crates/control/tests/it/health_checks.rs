@@ -45,7 +45,7 @@ async fn alive(installation: &Installation) -> NodeId {
 
 async fn life(installation: &Installation) -> (bool, String, u32) {
     let life = installation.control.node(&installation.ada, NAME).await.unwrap().status;
-    (life.alive, life.joined, life.contradicting)
+    (life.alive, life.joined.as_str().to_owned(), life.contradicting)
 }
 
 async fn sql(installation: &Installation, sql: &'static str) {
@@ -63,7 +63,7 @@ async fn until(installation: &Installation, condition: &'static str) {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("it never came to: {condition}");
+    panic!("the condition did not become true: {condition}");
 }
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn health_check_over_old_connection_is_discarded() {
     assert_eq!(
         installation.control.node(&installation.ada, NAME).await.unwrap().health_checks.len(),
         1,
-        "only that of its own way is kept"
+        "only the health check over the current connection is stored"
     );
     until(&installation, "SELECT health_checked_at IS NULL FROM node WHERE transport = 'ssh'")
         .await;
@@ -107,7 +107,7 @@ async fn health_check_from_before_report_is_discarded() {
     let id = alive(&installation).await;
     let minted = installation
         .control
-        .mint_node_token(&installation.ada, id, "its unit".into(), 30)
+        .create_node_token(&installation.ada, id, "its unit".into(), 30)
         .await
         .unwrap();
     let identity = installation
@@ -120,7 +120,11 @@ async fn health_check_from_before_report_is_discarded() {
     installation.control.report_shutdown(&identity).await.unwrap();
     assert_eq!(life(&installation).await, (true, "welcomed".into(), 2));
     assert!(!record(&installation, id, &health_check(begun, Ok("boot-1"), true)).await);
-    assert_eq!(life(&installation).await, (true, "welcomed".into(), 2), "that was before");
+    assert_eq!(
+        life(&installation).await,
+        (true, "welcomed".into(), 2),
+        "the health check began before the report"
+    );
     // A survey is running, and the node reports a start-up.
     let begun = as_of(&installation, id).await;
     installation.control.report_startup(&identity, "boot-2".into()).await.unwrap();
@@ -170,7 +174,7 @@ async fn health_check_is_reevaluated_under_the_lock() {
     until(&installation, "SELECT contradicting_checks = 3 FROM node WHERE transport = 'ssh'").await;
     assert!(
         !record(&installation, id, &health_check(begun, Ok("boot-1"), true)).await,
-        "meanwhile another is let in"
+        "another health check changed the state in between"
     );
     lock.commit().await.unwrap();
     assert!(!turning.await.unwrap());
@@ -211,7 +215,7 @@ async fn excess_reports_are_refused_without_apply_lock() {
     let id = alive(&installation).await;
     let minted = installation
         .control
-        .mint_node_token(&installation.ada, id, "its unit".into(), 30)
+        .create_node_token(&installation.ada, id, "its unit".into(), 30)
         .await
         .unwrap();
     let identity = installation
@@ -219,7 +223,7 @@ async fn excess_reports_are_refused_without_apply_lock() {
         .authenticate_node(&minted.token, &ClientInfo::default())
         .await
         .unwrap();
-    for _ in 0..store::nodes::MOST_REPORTS {
+    for _ in 0..store::nodes::MAX_REPORTS {
         installation.control.report_shutdown(&identity).await.unwrap();
     }
     // Claims share this lock, and reports must not wait for them.
@@ -234,7 +238,7 @@ async fn excess_reports_are_refused_without_apply_lock() {
         installation.control.report_shutdown(&identity),
     )
     .await;
-    assert_eq!(refused.expect("it does not wait").unwrap_err().status, 429);
+    assert_eq!(refused.expect("a result without waiting").unwrap_err().status, 429);
     claims.commit().await.unwrap();
 }
 
@@ -247,9 +251,9 @@ async fn health_check_shows_each_address() {
         reached,
         error: if reached { String::new() } else { "x".repeat(9_000) },
     };
-    let mut look = health_check(as_of(&installation, id).await, Ok("boot-1"), true);
-    look.tried = (0..20).map(|n| tried(n, n == 7)).collect();
-    record(&installation, id, &look).await;
+    let mut check = health_check(as_of(&installation, id).await, Ok("boot-1"), true);
+    check.tried = (0..20).map(|n| tried(n, n == 7)).collect();
+    record(&installation, id, &check).await;
     let shown = installation
         .control
         .node_health_checks(&installation.ada, NAME, &Default::default())
@@ -271,7 +275,10 @@ async fn registering_again_updates_the_connection() {
     };
     let first = ssh().host_key;
     assert!(!installation.control.ensure_node(request(&first)).await.unwrap());
-    assert!(!installation.control.ensure_node(request(&first)).await.unwrap(), "nothing is new");
+    assert!(
+        !installation.control.ensure_node(request(&first)).await.unwrap(),
+        "the node already exists"
+    );
     let begun = installation.control.node(&installation.ada, NAME).await.unwrap();
     record(
         &installation,
@@ -335,7 +342,7 @@ async fn facts_exceeding_stored_size_are_rejected() {
     let id = machine(&installation, NAME).await;
     let minted = installation
         .control
-        .mint_node_token(&installation.ada, id, "its unit".into(), 30)
+        .create_node_token(&installation.ada, id, "its unit".into(), 30)
         .await
         .unwrap();
     let identity = installation

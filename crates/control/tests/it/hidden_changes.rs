@@ -97,7 +97,7 @@ async fn parent_on_unchanged_node_keeps_its_name() {
     assert_eq!(
         after.get(&runtime),
         before.get(&runtime),
-        "it reads the same for as long as it exists"
+        "the edge keeps its name for as long as it exists"
     );
 }
 
@@ -232,8 +232,8 @@ async fn edit_names_deployment_unless_it_is_current() {
         parent: installation.id("web").await,
     });
     let below = Edit::AddRole(edit::AddRole { deployment: id, role: role("app") });
-    let here = installation.bind("web", 1, "app").await;
-    installation.propose(&installation.ada, "web", vec![create, below, here]).await;
+    let bound = installation.bind("web", 1, "app").await;
+    installation.propose(&installation.ada, "web", vec![create, below, bound]).await;
     let edits = installation.board("web").await.proposal.unwrap().edits;
     let texts: Vec<&str> = edits.iter().map(|edit| edit.text.as_str()).collect();
     assert_eq!(
@@ -292,7 +292,7 @@ async fn severe_lines_always_come_first() {
     let grave = [
         "Removes role still and its data from web.",
         "Removes app from n1.",
-        "Switches jig script off: no step that needs it starts in any deployment.",
+        "Turns jig script off: no step that needs it starts in any deployment.",
         "Sets the policy for all later changes in every deployment: one approval for every \
          change, 1 for a re-run, 3 for a switched-off jig.",
         "n2 moves from system to web.",
@@ -300,8 +300,8 @@ async fn severe_lines_always_come_first() {
     ];
     assert_eq!(review.summary[..6], grave);
     assert_eq!(review.requested[..6], grave);
-    assert_eq!(review.always_shown, 5, "a page must not fold these away");
+    assert_eq!(review.always_shown, 5, "these lines must never be collapsed");
     assert_eq!(review.summary.len(), 41, "{:?}", review.summary);
     assert!(review.risks.contains(&Risk::Halt), "{:?}", review.risks);
-    assert_eq!(review.gate.needed, 3, "the policy asks for so many where a jig is switched off");
+    assert_eq!(review.gate.needed, 3, "the policy requires three approvals if a jig is disabled");
 }

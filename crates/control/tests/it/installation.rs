@@ -9,7 +9,7 @@ use api::reviews::ReviewSummary;
 use api::reviews::{ReviewStateFilter, ReviewsQuery};
 use api::views::board::{Board, BoardQuery};
 use control::people::{Actor, NewPerson, People, Permission};
-use control::{Control, Demo, DemoDeployment, ToCommit};
+use control::{CommitInput, Control, Demo, DemoDeployment};
 use engine::gate::{Policy, VerdictKind};
 use engine::ids::{
     BlueprintNumber, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, ProposalId, ReviewId,
@@ -93,8 +93,8 @@ impl Installation {
     }
 
     pub async fn node(&self, n: usize) -> NodeId {
-        let wanted = NodesQuery { filter: fqdn(n).to_string(), ..NodesQuery::default() };
-        let page = self.control.find_nodes(&self.ada, &wanted).await.unwrap();
+        let query = NodesQuery { filter: fqdn(n).to_string(), ..NodesQuery::default() };
+        let page = self.control.find_nodes(&self.ada, &query).await.unwrap();
         page.nodes[0].id
     }
 
@@ -153,7 +153,7 @@ impl Installation {
             .fetch_optional(self.database.owner())
             .await
             .unwrap();
-        self.control.commit(by, ToCommit { review, typed, cancel: false }).await
+        self.control.commit(by, CommitInput { review, typed, cancel: false }).await
     }
 
     /// A binding, from the proposal to the target.
@@ -170,14 +170,14 @@ impl Installation {
 
     /// All pages of the list of reviews with one fate.
     pub async fn listed(&self, by: &Actor, fate: ReviewStateFilter) -> Vec<ReviewSummary> {
-        let (mut all, mut wanted) =
+        let (mut all, mut query) =
             (Vec::new(), ReviewsQuery { state: fate, ..ReviewsQuery::default() });
         loop {
-            let page = self.control.reviews(by, &wanted).await.unwrap();
+            let page = self.control.reviews(by, &query).await.unwrap();
             all.extend(page.reviews);
             match page.next {
                 None => return all,
-                next => wanted.before = next,
+                next => query.before = next,
             }
         }
     }
@@ -236,7 +236,7 @@ impl Installation {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("nobody waits for a lock");
+        panic!("no session waits for a lock");
     }
 
     /// Row counts that would reveal the effects of a refused command.

@@ -38,7 +38,7 @@ async fn lint_error_after_approval_blocks_commit() {
     let refused = installation.commit(&installation.ada, id).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (409, "lint"));
     assert!(refused.detail.contains("n2.house.example.com"), "{}", refused.detail);
-    assert!(refused.detail.contains("Switch jig noop on first"), "{}", refused.detail);
+    assert!(refused.detail.contains("Turn jig noop on first"), "{}", refused.detail);
     assert_eq!(installation.traces().await, before);
     let (audited,): (i64,) =
         sqlx::query_as("SELECT count(*) FROM audit WHERE action = 'review.commit.refused'")
@@ -68,17 +68,17 @@ async fn lint_error_blocks_submission() {
         refused.errors[0].detail.starts_with("plain-secret: Value /tls contains a private key"),
         "{refused:?}"
     );
-    assert!(
-        !format!("{refused:?}").contains("MIIE"),
-        "what lint says is no second place where it stands"
-    );
+    assert!(!format!("{refused:?}").contains("MIIE"), "the finding must not repeat the secret");
     assert_eq!(installation.traces().await, before);
     // The planning report ends with the lint stage.
     let report = installation.control.report(&installation.ada, id).await.unwrap();
     let last = report.stages.last().unwrap();
-    assert_eq!((last.stage, last.did[0].what.as_str()), (Stage::Lint, "1 error and 0 warnings"));
+    assert_eq!(
+        (last.stage, last.results[0].text.as_str()),
+        (Stage::Lint, "1 error and 0 warnings")
+    );
     assert!(
-        last.blocked_by[0].what.starts_with("app in web: Value /tls contains a private key"),
+        last.blocked_by[0].text.starts_with("app in web: Value /tls contains a private key"),
         "{last:?}"
     );
 }

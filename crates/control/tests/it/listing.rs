@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use api::catalog::{ImportsQuery, RoleGraphQuery, RoleQuery, RoleTie, RolesQuery};
+use api::catalog::{ImportsQuery, RoleEdgeReason, RoleGraphQuery, RoleQuery, RolesQuery};
 use api::deployments::DeploymentSummary;
 use api::deployments::{DeploymentSort, DeploymentsQuery};
 use api::listing::PAGE_SIZE;
@@ -77,7 +77,7 @@ async fn settled(installation: &Installation, by: &Actor) -> ReviewCount {
             return waiting;
         }
     }
-    panic!("it is never settled");
+    panic!("the count was not final after all attempts");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -91,13 +91,13 @@ async fn badge_counts_up_to_its_limit() {
     assert_eq!(
         settled(&installation, &installation.ada).await,
         exactly(0),
-        "their author's turn it is not"
+        "an author's own reviews must not be counted"
     );
     installation.approve(&installation.bo, id).await;
     assert_eq!(
         settled(&installation, &installation.bo).await,
         exactly(100),
-        "99 to review, and one to commit"
+        "99 reviews to review and one to commit must be counted"
     );
     assert_eq!(settled(&installation, &installation.ada).await, exactly(1));
     installation
@@ -123,7 +123,7 @@ async fn badge_counts_up_to_its_limit() {
         );
     }
     let each = begun.elapsed() / 5;
-    assert!(each < Duration::from_secs(1), "{each:?} for a badge over 1,000 reviews");
+    assert!(each < Duration::from_secs(1), "a badge over 1,000 reviews took {each:?}");
     assert_eq!(installation.control.computed(), computed);
     println!("a badge over 1,000 open reviews: {each:?}");
 
@@ -138,7 +138,7 @@ async fn badge_counts_up_to_its_limit() {
     assert_eq!(
         settled(&installation, &installation.bo).await,
         exactly(0),
-        "however many had to be looked at"
+        "the badge is empty after all reviews were computed"
     );
 }
 
@@ -147,11 +147,11 @@ async fn parallel_requests_share_one_plan() {
     let installation = Installation::new().await;
     let id = one(&installation, 1).await;
     more_like(&installation, id, 39).await;
-    let mut asked = tokio::task::JoinSet::new();
+    let mut requests = tokio::task::JoinSet::new();
     for n in 0..24 {
         let control = installation.control.clone();
         let by = [&installation.bo, &installation.cy][n % 2].clone();
-        asked.spawn(async move {
+        requests.spawn(async move {
             match n % 3 {
                 0 => drop(control.review(&by, id).await.unwrap()),
                 1 => drop(control.reviews(&by, &ReviewsQuery::default()).await.unwrap()),
@@ -159,7 +159,7 @@ async fn parallel_requests_share_one_plan() {
             }
         });
     }
-    asked.join_all().await;
+    requests.join_all().await;
     assert_eq!(
         settled(&installation, &installation.bo).await,
         ReviewCount { count: 40, more: false }
@@ -167,7 +167,7 @@ async fn parallel_requests_share_one_plan() {
     // The review's page needs the complete plan, so the result that a list has cached may not be
     // enough.
     let computed = installation.control.computed();
-    assert!((40..=41).contains(&computed), "{computed} plans for 40 reviews");
+    assert!((40..=41).contains(&computed), "planned {computed} times for 40 reviews");
 }
 
 #[tokio::test]
@@ -221,7 +221,7 @@ async fn reviews_are_filtered_by_author_and_state() {
     assert_eq!(
         ids(&installation, &installation.ada, all.clone()).await,
         [on_node, edge, web],
-        "what is on one node is there, too"
+        "the list includes the review on a node"
     );
     let any = ReviewsQuery { state: ReviewStateFilter::Any, ..all.clone() };
     assert_eq!(
@@ -247,16 +247,16 @@ async fn reviews_are_filtered_by_author_and_state() {
         []
     );
 
-    let mine = ReviewsQuery { whose: ReviewFilter::Mine, ..any.clone() };
+    let mine = ReviewsQuery { involvement: ReviewFilter::Mine, ..any.clone() };
     assert_eq!(ids(&installation, &installation.ada, mine.clone()).await, [web, first]);
     assert_eq!(ids(&installation, &installation.bo, mine).await, [edge]);
-    let for_me = ReviewsQuery { whose: ReviewFilter::ForMe, ..all.clone() };
+    let for_me = ReviewsQuery { involvement: ReviewFilter::ForMe, ..all.clone() };
     assert_eq!(ids(&installation, &installation.bo, for_me.clone()).await, [on_node, web]);
     installation.approve(&installation.bo, web).await;
     assert_eq!(
         ids(&installation, &installation.cy, for_me.clone()).await,
         [edge, web],
-        "it is approved and may be committed"
+        "an approved review that can be committed is listed"
     );
     installation
         .control
@@ -293,7 +293,7 @@ async fn reviews_are_filtered_by_author_and_state() {
     assert_eq!(
         ids(&installation, &installation.ada, of("web")).await,
         [on_node, web, first],
-        "a node's is of where that was"
+        "a review on a node is listed under its deployment at that time"
     );
     let unknown =
         installation.control.reviews(&installation.ada, &of("nowhere")).await.unwrap_err();
@@ -301,11 +301,11 @@ async fn reviews_are_filtered_by_author_and_state() {
     let titled = |text: &str| ReviewsQuery { filter: text.into(), ..any.clone() };
     assert_eq!(ids(&installation, &installation.ada, titled(" EMPTY 100% ")).await, [on_node]);
     for pattern in ["%", "_", "\\"] {
-        let wanted = if pattern == "%" { vec![on_node] } else { Vec::new() };
+        let expected = if pattern == "%" { vec![on_node] } else { Vec::new() };
         assert_eq!(
             ids(&installation, &installation.ada, titled(pattern)).await,
-            wanted,
-            "{pattern} stands for itself"
+            expected,
+            "{pattern} is matched literally"
         );
     }
     let long = installation
@@ -338,7 +338,7 @@ async fn thousand_reviews_are_paged() {
         let all: Vec<ReviewId> =
             installation.listed(&installation.bo, state).await.iter().map(|r| r.review).collect();
         assert_eq!((all.len(), all.last()), (1_000, Some(&id)));
-        assert!(all.is_sorted_by(|a, b| a > b), "each once, newest first");
+        assert!(all.is_sorted_by(|a, b| a > b), "each review is listed once, newest first");
     }
     let searched = ReviewsQuery { filter: "No. 99".into(), ..ReviewsQuery::default() };
     assert_eq!(
@@ -353,15 +353,15 @@ async fn thousand_reviews_are_paged() {
         .execute(installation.database.owner())
         .await
         .unwrap();
-    let mut wanted = ReviewsQuery { whose: ReviewFilter::ForMe, ..ReviewsQuery::default() };
+    let mut query = ReviewsQuery { involvement: ReviewFilter::ForMe, ..ReviewsQuery::default() };
     let mut found = Vec::new();
     loop {
-        let page = installation.control.reviews(&installation.bo, &wanted).await.unwrap();
+        let page = installation.control.reviews(&installation.bo, &query).await.unwrap();
         assert!(page.reviews.len() <= PAGE_SIZE);
         found.extend(page.reviews.into_iter().map(|review| review.review.0));
         match page.next {
             None => break,
-            next => wanted.before = next,
+            next => query.before = next,
         }
     }
     assert_eq!(found.len(), 500);
@@ -394,12 +394,12 @@ async fn open_proposals_are_counted_and_paged() {
     let mine =
         page(&installation.cy, ProposalsQuery { mine: true, ..ProposalsQuery::default() }).await;
     assert_eq!(mine.proposals.iter().map(|p| p.id).collect::<Vec<_>>(), [on_node]);
-    let here = page(
+    let drafts = page(
         &installation.cy,
         ProposalsQuery { deployment: "web".into(), ..ProposalsQuery::default() },
     )
     .await;
-    assert_eq!(here.proposals.iter().map(|p| p.id).collect::<Vec<_>>(), [web]);
+    assert_eq!(drafts.proposals.iter().map(|p| p.id).collect::<Vec<_>>(), [web]);
 
     let id = installation
         .control
@@ -411,7 +411,7 @@ async fn open_proposals_are_counted_and_paged() {
     assert_eq!(
         left.proposals.iter().map(|p| p.id).collect::<Vec<_>>(),
         [on_node],
-        "the other one was submitted as it is"
+        "the other proposal was submitted unchanged"
     );
     more_like(&installation, id, 120).await;
     let (mut found, mut query) = (Vec::new(), ProposalsQuery::default());
@@ -439,14 +439,14 @@ async fn open_proposals_are_sorted_and_filtered_by_scope() {
         .await
         .unwrap();
     let page = |text: &str, sort: &str| {
-        let wanted = ProposalsQuery {
+        let query = ProposalsQuery {
             filter: text.into(),
             sort: sort.parse().unwrap(),
             ..ProposalsQuery::default()
         };
         let installation = &installation;
         async move {
-            let page = installation.control.proposals(&installation.bo, &wanted).await.unwrap();
+            let page = installation.control.proposals(&installation.bo, &query).await.unwrap();
             page.proposals.into_iter().map(|p| p.id).collect::<Vec<_>>()
         }
     };
@@ -465,10 +465,10 @@ async fn worker_pages_have_no_duplicates_during_updates() {
                FROM generate_series(1, 130) n";
     sqlx::query(sql).execute(installation.database.owner()).await.unwrap();
     for sort in Order::<WorkerSort>::names() {
-        let mut wanted = WorkersQuery { sort: sort.parse().unwrap(), ..WorkersQuery::default() };
+        let mut query = WorkersQuery { sort: sort.parse().unwrap(), ..WorkersQuery::default() };
         let mut found = Vec::new();
         loop {
-            let page = installation.control.workers(&installation.ada, &wanted).await.unwrap();
+            let page = installation.control.workers(&installation.ada, &query).await.unwrap();
             assert!(!page.workers.is_empty() && page.workers.len() <= PAGE_SIZE, "{sort}");
             // The last worker of the page reports before the next page is requested. If the list is
             // sorted by that time, the worker may appear twice.
@@ -482,8 +482,8 @@ async fn worker_pages_have_no_duplicates_during_updates() {
                     .unwrap();
             }
             found.extend(page.workers.into_iter().map(|worker| worker.name));
-            wanted.before = page.next;
-            if wanted.before.is_none() {
+            query.before = page.next;
+            if query.before.is_none() {
                 break;
             }
         }
@@ -498,9 +498,9 @@ async fn worker_pages_have_no_duplicates_during_updates() {
         .execute(installation.database.owner())
         .await
         .unwrap();
-    let wanted = WorkersQuery { before: first.next, ..WorkersQuery::default() };
-    let second = installation.control.workers(&installation.ada, &wanted).await.unwrap();
-    assert_eq!(second.workers.len(), PAGE_SIZE, "a row that is gone is a place all the same");
+    let query = WorkersQuery { before: first.next, ..WorkersQuery::default() };
+    let second = installation.control.workers(&installation.ada, &query).await.unwrap();
+    assert_eq!(second.workers.len(), PAGE_SIZE, "a cursor remains valid if its row is deleted");
     let odd = WorkersQuery { before: Some(last.to_string().into()), ..WorkersQuery::default() };
     assert_eq!(
         installation.control.workers(&installation.ada, &odd).await.unwrap_err().status,
@@ -630,15 +630,15 @@ async fn deployments_are_paged_in_every_order() {
     with_deployments(&installation, 60).await;
     for order in orders::<DeploymentSort>() {
         let all = walked(async |after| {
-            let wanted = DeploymentsQuery { sort: order, after, ..DeploymentsQuery::default() };
+            let query = DeploymentsQuery { sort: order, after, ..DeploymentsQuery::default() };
             let page =
-                installation.control.find_deployments(&installation.ada, &wanted).await.unwrap();
+                installation.control.find_deployments(&installation.ada, &query).await.unwrap();
             assert!(page.deployments.len() <= PAGE_SIZE, "{order}");
             (page.deployments, page.next)
         })
         .await;
         let names: BTreeSet<&str> = all.iter().map(|one| one.name.as_str()).collect();
-        assert_eq!((all.len(), names.len()), (63, 63), "{order}: each once");
+        assert_eq!((all.len(), names.len()), (63, 63), "{order}: each deployment is listed once");
         let key = |one: &DeploymentSummary| match order.by {
             DeploymentSort::Nodes => (one.nodes, one.name.to_string()),
             DeploymentSort::Errors => (one.steps.error, one.name.to_string()),
@@ -668,10 +668,10 @@ async fn deployments_are_paged_in_every_order() {
     let mut last: BTreeMap<Vec<&str>, &str> = BTreeMap::new();
     for one in &tree {
         let depth = usize::try_from(one.depth).unwrap();
-        assert!(depth <= above.len(), "{} stands directly below what is above it", one.name);
+        assert!(depth <= above.len(), "{} must follow its parent", one.name);
         above.truncate(depth);
         if let Some(before) = last.insert(above.clone(), one.name.as_str()) {
-            assert!(before < one.name.as_str(), "siblings by name");
+            assert!(before < one.name.as_str(), "siblings must be sorted by name");
         }
         above.push(one.name.as_str());
     }
@@ -692,7 +692,7 @@ async fn deployments_are_paged_in_every_order() {
     assert_eq!(
         behind.deployments[0].name.as_str(),
         "d00-x",
-        "behind one that is not there any more"
+        "the list continues after a deployment that was removed"
     );
 }
 
@@ -710,8 +710,8 @@ async fn runs_are_paged_in_every_order() {
     let took = |run: &RunSummary| run.started.zip(run.ended).map_or(-1, |(from, to)| to.0 - from.0);
     for order in orders::<RunSort>() {
         let all = walked(async |before| {
-            let wanted = RunsQuery { sort: order, before, ..RunsQuery::default() };
-            let page = installation.control.find_runs(&installation.ada, &wanted).await.unwrap();
+            let query = RunsQuery { sort: order, before, ..RunsQuery::default() };
+            let page = installation.control.find_runs(&installation.ada, &query).await.unwrap();
             (page.runs, page.next)
         })
         .await;
@@ -741,8 +741,8 @@ async fn reviews_are_paged_in_every_order() {
         .flat_map(|order| [(order, ReviewStateFilter::Open), (order, ReviewStateFilter::Any)])
     {
         let all = walked(async |before| {
-            let wanted = ReviewsQuery { sort: order, state, before, ..ReviewsQuery::default() };
-            let page = installation.control.reviews(&installation.bo, &wanted).await.unwrap();
+            let query = ReviewsQuery { sort: order, state, before, ..ReviewsQuery::default() };
+            let page = installation.control.reviews(&installation.bo, &query).await.unwrap();
             (page.reviews, page.next)
         })
         .await;
@@ -751,11 +751,11 @@ async fn reviews_are_paged_in_every_order() {
         let once: BTreeSet<i64> = all.iter().map(|(_, id)| *id).collect();
         assert_eq!((all.len(), once.len()), (121, 121), "{order}");
         // The expected order uses the database's collation.
-        let way = if order.descending { "DESC" } else { "ASC" };
+        let direction = if order.descending { "DESC" } else { "ASC" };
         let by = if order.by == ReviewSort::Title {
-            format!("title {way}, id {way}")
+            format!("title {direction}, id {direction}")
         } else {
-            format!("id {way}")
+            format!("id {direction}")
         };
         let sql = format!("SELECT title, id FROM review ORDER BY {by}");
         let sorted: Vec<(String, i64)> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
@@ -811,18 +811,18 @@ async fn roles_have_list_details_and_graph() {
 
     let around = RoleGraphQuery { role: "runtime".into(), ..RoleGraphQuery::default() };
     let graph = installation.control.role_graph(&installation.cy, &around).await.unwrap();
-    let lines: Vec<(&str, &str, RoleTie)> = graph
+    let lines: Vec<(&str, &str, RoleEdgeReason)> = graph
         .edges
         .iter()
         .map(|edge| {
-            (graph.roles[edge.from].name.as_str(), graph.roles[edge.to].name.as_str(), edge.tie)
+            (graph.roles[edge.from].name.as_str(), graph.roles[edge.to].name.as_str(), edge.reason)
         })
         .collect();
     assert_eq!(graph.count, 3);
     assert_eq!(lines.len(), 2);
     assert!(
-        lines.contains(&("base", "runtime", RoleTie::Requires))
-            && lines.contains(&("runtime", "app", RoleTie::Requires))
+        lines.contains(&("base", "runtime", RoleEdgeReason::Requires))
+            && lines.contains(&("runtime", "app", RoleEdgeReason::Requires))
     );
     let all = installation
         .control
@@ -852,13 +852,13 @@ async fn import_records_are_stored() {
     };
     let all = list(ImportsQuery::default()).await;
     assert_eq!(all.len(), 3, "{all:?}");
-    assert!(!all[0].report.barclamps[0].new, "the same once more");
+    assert!(!all[0].report.barclamps[0].new, "the same version is not new");
     assert_eq!(
         (all[1].by.as_deref(), &all[1].report.removed_parts),
         (Some("ada"), &reported.removed_parts)
     );
-    assert_eq!(all[1].report.findings.as_ref(), Some(&reported.findings));
-    assert_eq!(all[2].by, None, "what Gantry ships");
+    assert_eq!(all[1].report.findings, reported.findings);
+    assert_eq!(all[2].by, None, "shipped barclamps have no importing person");
     let oldest =
         list(ImportsQuery { sort: "imported".parse().unwrap(), ..ImportsQuery::default() }).await;
     assert_eq!(
@@ -894,8 +894,8 @@ async fn runs_are_found_by_worker_name_and_id() {
     sqlx::query(sql).execute(installation.database.owner()).await.unwrap();
     for worker in ["w-one".to_owned(), worker.to_string()] {
         let all = walked(async |before| {
-            let wanted = RunsQuery { worker: worker.clone(), before, ..RunsQuery::default() };
-            let page = installation.control.find_runs(&installation.ada, &wanted).await.unwrap();
+            let query = RunsQuery { worker: worker.clone(), before, ..RunsQuery::default() };
+            let page = installation.control.find_runs(&installation.ada, &query).await.unwrap();
             (page.runs, page.next)
         })
         .await;

@@ -1,6 +1,6 @@
 //! Integration tests of the use cases on a real PostgreSQL.
 
-#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod abuse;
 mod access;

@@ -22,7 +22,7 @@ async fn new_node_is_bootstrapped_by_its_own_proposal() {
     assert_eq!(
         installation.control.propose_on_node(&installation.cy, node).await.unwrap(),
         proposal,
-        "one at a time for each node"
+        "each node has one open proposal"
     );
     assert_ne!(on_node(&installation, 2).await.0, proposal);
 
@@ -63,11 +63,11 @@ async fn new_node_is_bootstrapped_by_its_own_proposal() {
         .await
         .unwrap();
     let review = installation.control.review(&installation.bo, id).await.unwrap();
-    assert_eq!(review.node.as_deref(), Some("n1.house.example.com"));
+    assert_eq!(review.fqdn.as_deref(), Some("n1.house.example.com"));
     assert_eq!(
         installation.commit(&installation.ada, id).await.unwrap_err().code,
         "not_approved",
-        "the gate is the same"
+        "a node proposal passes the same gate"
     );
     installation.approve(&installation.bo, id).await;
     installation.commit(&installation.ada, id).await.unwrap();
@@ -158,7 +158,7 @@ async fn database_permits_one_proposal_per_node() {
                SELECT deployment_id, node_id, 'personal', created_by FROM proposal";
     assert!(
         sqlx::query(odd).execute(installation.database.app()).await.is_err(),
-        "a node only with its kind"
+        "a proposal names a node only if its kind requires one"
     );
     installation.control.discard(&installation.ada, first, 0).await.unwrap();
     assert_ne!(on_node(&installation, 1).await.0, first);
@@ -194,7 +194,7 @@ async fn conflicting_edits_name_both_authors() {
         (clash.earlier, clash.earlier_by.as_str(), clash.later, clash.later_by.as_str()),
         (1, "ada", 3, "bo")
     );
-    assert_eq!(clash.about, "/a of app");
+    assert_eq!(clash.subject, "/a of app");
     let (_, shown) = installation.control.proposal(&installation.cy, proposal).await.unwrap();
     assert_eq!(shown.clashes, clashes);
     let id = installation
@@ -204,13 +204,17 @@ async fn conflicting_edits_name_both_authors() {
         .unwrap();
     let reviewed = installation.control.review(&installation.cy, id).await.unwrap().clashes;
     let lines: Vec<_> =
-        reviewed.iter().map(|clash| (clash.earlier, clash.later, clash.about.as_str())).collect();
-    assert_eq!(lines, [(1, 3, "/a of app in web")], "whoever approves sees it too");
+        reviewed.iter().map(|clash| (clash.earlier, clash.later, clash.subject.as_str())).collect();
+    assert_eq!(
+        lines,
+        [(1, 3, "/a of app in web")],
+        "the review shows the conflict to its approvers"
+    );
     installation.control.undo(&installation.ada, proposal, version).await.unwrap();
     assert_eq!(
         installation.board("web").await.proposal.unwrap().clashes,
         [],
-        "what is taken back overrules nobody"
+        "an undone edit causes no clash"
     );
 }
 
@@ -237,7 +241,7 @@ async fn node_proposal_outlives_its_first_deployment() {
         .unwrap()
         .proposals;
     let scopes: Vec<_> = listed.iter().map(|p| (p.id, p.scope.deployment.to_string())).collect();
-    assert_eq!(scopes, [(proposal, "edge".to_owned())], "it is where its node is");
+    assert_eq!(scopes, [(proposal, "edge".to_owned())], "the scope is the deployment of the node");
     assert_eq!(
         installation
             .control
@@ -290,7 +294,7 @@ async fn node_proposal_cannot_bind_a_service() {
         .await
         .unwrap()
         .barclamps[0]
-        .2;
+        .hash;
     let (web, n1) = (installation.id("web").await, installation.node(1).await);
     let barclamp = engine::ids::BarclampName::parse("names").unwrap();
     let using = Edit::UseBarclamp(edit::UseBarclamp { deployment: web, barclamp, version });
@@ -308,7 +312,7 @@ async fn node_proposal_cannot_bind_a_service() {
     let offered =
         installation.control.node_proposal(&installation.ada, proposal).await.unwrap().choices;
     assert!(offered.iter().any(|choice| choice.role == role("client")));
-    assert!(!offered.iter().any(|choice| choice.role == role("dns")), "it is not offered either");
+    assert!(!offered.iter().any(|choice| choice.role == role("dns")), "a service is not offered");
     // The required role is added too.
     installation.control.edit(&installation.ada, proposal, 0, bind("client")).await.unwrap();
     let view = installation.control.node_proposal(&installation.ada, proposal).await.unwrap();

@@ -38,15 +38,15 @@ async fn parallel_adds_cannot_share_a_folder() {
     };
     // Both requests check before either commits. So the second one must wait for the first one's
     // lock.
-    let mut held = installation.database.app().begin().await.unwrap();
+    let mut transaction = installation.database.app().begin().await.unwrap();
     sqlx::query("SELECT pg_advisory_xact_lock($1)")
         .bind(migrations::ROOT_LOCK)
-        .execute(&mut *held)
+        .execute(&mut *transaction)
         .await
         .unwrap();
     let between = async {
         installation.has_lock_waiter().await;
-        held.commit().await.unwrap();
+        transaction.commit().await.unwrap();
     };
     let (one, two, ()) =
         tokio::join!(add("a", "/srv/records/x"), add("b", "/srv/records/x/y"), between);
@@ -88,11 +88,11 @@ async fn record_with_forbidden_address_is_rejected() {
         .add_node(&installation.ada, at("a", "10.0.3.7", 22, &[]))
         .await
         .unwrap();
-    let way = NodeConnectionChange {
+    let connection = NodeConnectionChange {
         addresses: Some(vec!["169.254.169.254".into()]),
         ..NodeConnectionChange::default()
     };
-    let change = NodeChange { connection: Some(way), ..NodeChange::default() };
+    let change = NodeChange { connection: Some(connection), ..NodeChange::default() };
     let refused =
         installation.control.change_node(&installation.ada, node, 1, change).await.unwrap_err();
     assert!(refused.status == 400 && refused.detail.contains("link-local"), "{refused:?}");
@@ -125,14 +125,14 @@ async fn addresses_per_person_and_minute_are_limited() {
         .unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (429, "too_many_addresses"));
     assert!(refused.again_after.is_some());
-    let way = NodeConnectionChange { port: Some(6379), ..NodeConnectionChange::default() };
-    let change = NodeChange { connection: Some(way), ..NodeChange::default() };
+    let connection = NodeConnectionChange { port: Some(6379), ..NodeConnectionChange::default() };
+    let change = NodeChange { connection: Some(connection), ..NodeChange::default() };
     let refused =
         installation.control.change_node(&installation.ada, node, 1, change).await.unwrap_err();
     assert_eq!(
         (refused.status, refused.code.as_str()),
         (429, "too_many_addresses"),
-        "another port is another address"
+        "each port counts as another address"
     );
     let described = NodeChange { description: Some("by the door".into()), ..NodeChange::default() };
     installation.control.change_node(&installation.ada, node, 1, described).await.unwrap();
@@ -146,7 +146,11 @@ async fn addresses_per_person_and_minute_are_limited() {
     };
     let text: String = (0..api::limits::INVENTORY).map(line).collect();
     let added = installation.control.add_nodes(&installation.ada, &text).await.unwrap();
-    assert_eq!(added.nodes.len(), api::limits::INVENTORY, "a full text is possible at any time");
+    assert_eq!(
+        added.nodes.len(),
+        api::limits::INVENTORY,
+        "a text with the maximum number of nodes is accepted"
+    );
 }
 
 #[tokio::test]
@@ -175,7 +179,11 @@ async fn folder_check_covers_all_nodes() {
         .unwrap();
     let mut connection = installation.database.app().acquire().await.unwrap();
     let (below, more) = store::nodes::local_nodes(&mut connection, "/srv/many/").await.unwrap();
-    assert_eq!((below.len(), more), (1201, false), "all of them, and none from beside");
+    assert_eq!(
+        (below.len(), more),
+        (1201, false),
+        "all folders below are included, and no folders next to it"
+    );
 }
 
 #[tokio::test]
@@ -193,8 +201,8 @@ async fn only_record_outside_blueprints_is_deleted() {
     assert!(refused.detail.contains("not part of any blueprint"), "{refused:?}");
 
     installation.control.delete_node(&installation.ada, n1, None).await.unwrap();
-    let wanted = NodesQuery { filter: "n1".into(), ..NodesQuery::default() };
-    let listed = installation.control.find_nodes(&installation.ada, &wanted).await.unwrap();
+    let query = NodesQuery { filter: "n1".into(), ..NodesQuery::default() };
+    let listed = installation.control.find_nodes(&installation.ada, &query).await.unwrap();
     assert!(listed.nodes.is_empty(), "{listed:?}");
     assert_eq!(
         installation.control.proposal(&installation.ada, own).await.unwrap_err().code,
@@ -326,10 +334,10 @@ async fn second_record_of_a_machine_is_rejected() {
     let installation = Installation::new().await;
     let add = |request: NodeRequest| installation.control.add_node(&installation.ada, request);
     let one = add(at("one", "GW.example.com", 22, &["00-25-90-AA-00-01"])).await.unwrap();
-    let taken = |refused: api::Problem, what: &str| {
+    let taken = |refused: api::Problem, text: &str| {
         assert_eq!((refused.status, refused.code.as_str()), (409, "address_in_use"), "{refused:?}");
         assert!(
-            refused.detail.contains(what) && refused.detail.contains("one.records.example.com"),
+            refused.detail.contains(text) && refused.detail.contains("one.records.example.com"),
             "{refused:?}"
         );
     };
@@ -364,12 +372,12 @@ async fn second_record_of_a_machine_is_rejected() {
     assert_eq!(
         change(1, macs("00:25:90:AA:00:02")).await.unwrap(),
         1,
-        "its own, written otherwise"
+        "a node may keep its own address in another notation"
     );
     assert_eq!(change(1, port(2223)).await.unwrap(), 2);
 
     installation.control.delete_node(&installation.ada, one, None).await.unwrap();
-    assert_eq!(change(2, port(22)).await.unwrap(), 3, "whose it was is gone");
+    assert_eq!(change(2, port(22)).await.unwrap(), 3, "the address of the deleted record is free");
     for twice in [at("x", "10.0.0.3", 22, &["00:25:90:aa:00:03", "00-25-90-aa-00-03"]), {
         let mut request = at("x", "10.0.0.3", 22, &[]);
         request.ssh.as_mut().unwrap().addresses.push("::ffff:10.0.0.3".into());
@@ -390,15 +398,15 @@ async fn parallel_adds_of_one_machine_make_one_record() {
             at("d", "10.0.0.9", 22, &["00:25:90:aa:00:01"]),
         ),
     ] {
-        let mut held = installation.database.app().begin().await.unwrap();
+        let mut transaction = installation.database.app().begin().await.unwrap();
         sqlx::query("SELECT pg_advisory_xact_lock($1)")
             .bind(migrations::ROOT_LOCK)
-            .execute(&mut *held)
+            .execute(&mut *transaction)
             .await
             .unwrap();
         let between = async {
             installation.has_lock_waiter().await;
-            held.commit().await.unwrap();
+            transaction.commit().await.unwrap();
         };
         let add = |request| installation.control.add_node(&installation.ada, request);
         let (one, other, ()) = tokio::join!(add(one), add(other), between);
@@ -450,10 +458,10 @@ fn lines(refused: &api::Problem) -> Vec<(&str, &str)> {
 }
 
 #[track_caller]
-fn each_reports(refused: &api::Problem, wanted: &[(&str, &str)]) {
+fn each_reports(refused: &api::Problem, expected: &[(&str, &str)]) {
     let reported = lines(refused);
-    assert_eq!(reported.len(), wanted.len(), "{refused:?}");
-    for ((at, detail), (line, part)) in reported.into_iter().zip(wanted) {
+    assert_eq!(reported.len(), expected.len(), "{refused:?}");
+    for ((at, detail), (line, part)) in reported.into_iter().zip(expected) {
         assert!(at == *line && detail.contains(part), "{line}, {part}: {refused:?}");
     }
 }
@@ -482,7 +490,7 @@ async fn nodes_in_text_equal_nodes_added_singly() {
         .into_iter()
         .map(|detail| detail["fqdn"].clone())
         .collect();
-    assert_eq!(noted, names, "each is in the audit");
+    assert_eq!(noted, names, "each node is in the audit");
 }
 
 #[tokio::test]
@@ -499,14 +507,14 @@ async fn invalid_lines_are_all_reported_and_nothing_added() {
         refused.detail.starts_with("No node was added, because 5 lines of 6 cannot be used"),
         "{refused:?}"
     );
-    let wanted = [
+    let expected = [
         ("line 3", "1 of at least 3 labels"),
         ("line 4", "Node one.records.example.com is already in line 2"),
         ("line 5", "Unknown field \"rot\""),
-        ("line 6", "key: Name the secret"),
+        ("line 6", "key: Give the name of the secret"),
         ("line 7", "absolute path"),
     ];
-    each_reports(&refused, &wanted);
+    each_reports(&refused, &expected);
     assert_eq!(installation.traces().await, before);
 
     installation
@@ -520,7 +528,7 @@ async fn invalid_lines_are_all_reported_and_nothing_added() {
                  four.records.example.com root=/srv/records/four";
     let refused = add(taken).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (409, "nodes_refused"));
-    let wanted = [
+    let expected = [
         ("line 2", "Node there.records.example.com already exists"),
         ("line 3", "one.records.example.com"),
         (
@@ -528,11 +536,11 @@ async fn invalid_lines_are_all_reported_and_nothing_added() {
             "MAC address 00:25:90:aa:00:01 already belongs to node there.records.example.com",
         ),
     ];
-    each_reports(&refused, &wanted);
+    each_reports(&refused, &expected);
     assert_eq!(
         installation.traces().await,
         before,
-        "those before and behind a wrong line are not there either"
+        "lines before and after an invalid line are not added either"
     );
     let rest = "one.records.example.com root=/srv/records/one\nfour.records.example.com root=/srv/records/four";
     assert_eq!(add(rest).await.unwrap().nodes.len(), 2);
@@ -545,15 +553,15 @@ async fn parallel_adds_of_texts_do_not_deadlock() {
         "a.records.example.com root=/srv/records/a\nb.records.example.com root=/srv/records/b";
     let turned =
         "b.records.example.com root=/srv/records/b\na.records.example.com root=/srv/records/a";
-    let mut held = installation.database.app().begin().await.unwrap();
+    let mut transaction = installation.database.app().begin().await.unwrap();
     sqlx::query("SELECT pg_advisory_xact_lock($1)")
         .bind(migrations::ROOT_LOCK)
-        .execute(&mut *held)
+        .execute(&mut *transaction)
         .await
         .unwrap();
     let between = async {
         installation.so_many_wait(3).await;
-        held.commit().await.unwrap();
+        transaction.commit().await.unwrap();
     };
     let (many, others, one, ()) = tokio::join!(
         installation.control.add_nodes(&installation.ada, text),

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use api::Problem;
 use api::nodes::{
-    HealthChecksQuery, NodeChange, NodeConnectionChange, NodeNoderolesQuery, NodeView,
+    FactSource, HealthChecksQuery, NodeChange, NodeConnectionChange, NodeFacts, NodeNoderolesQuery,
+    NodeView,
 };
 use api::nodes::{NodeRequest, SshRequest};
 use api::runs::StepState;
@@ -72,8 +73,8 @@ async fn sql(installation: &Installation, sql: &str) {
     sqlx::query(AssertSqlSafe(sql)).execute(installation.database.owner()).await.unwrap();
 }
 
-fn way(way: NodeConnectionChange) -> NodeChange {
-    NodeChange { connection: Some(way), ..NodeChange::default() }
+fn connection_change(connection_change: NodeConnectionChange) -> NodeChange {
+    NodeChange { connection: Some(connection_change), ..NodeChange::default() }
 }
 
 fn code(refused: Result<i32, Problem>) -> (u16, String) {
@@ -86,7 +87,7 @@ pub async fn as_of(installation: &Installation, node: NodeId) -> AsOf {
     sqlx::query_as(sql).bind(node.0).fetch_one(installation.database.owner()).await.unwrap()
 }
 
-async fn look(installation: &Installation, node: NodeId, came: Result<&str, &str>) -> bool {
+async fn check_node(installation: &Installation, node: NodeId, came: Result<&str, &str>) -> bool {
     look_at(installation, node, came, Vec::new()).await
 }
 
@@ -125,16 +126,23 @@ async fn node_page_shows_everything_except_secrets() {
         (shown.status.alive, shown.status.joined.as_str(), shown.status.threshold),
         (false, "none", 1)
     );
-    assert_eq!((shown.record, shown.added_by.as_deref(), shown.macs.len()), (true, Some("ada"), 1));
-    assert!(!shown.may_change.is_allowed(), "eve only looks");
+    assert_eq!(
+        (shown.record_only, shown.added_by.as_deref(), shown.macs.len()),
+        (true, Some("ada"), 1)
+    );
+    assert!(!shown.may_change.is_allowed(), "eve is only a viewer");
 
     for came in [Err("refused"), Ok("boot-1"), Err("refused")] {
-        look(&installation, id, came).await;
+        check_node(&installation, id, came).await;
     }
     let shown = installation.control.node(&installation.ada, "m1.rack1.example.com").await.unwrap();
     let looks: Vec<(bool, &str)> =
-        shown.health_checks.iter().map(|look| (look.reached, look.message.as_str())).collect();
-    assert_eq!(looks, [(false, "refused"), (true, ""), (false, "refused")], "newest first");
+        shown.health_checks.iter().map(|check| (check.reached, check.message.as_str())).collect();
+    assert_eq!(
+        looks,
+        [(false, "refused"), (true, ""), (false, "refused")],
+        "health checks are listed newest first"
+    );
     assert_eq!(
         (shown.status.alive, shown.status.contradicting, shown.status.threshold),
         (true, 1, 3)
@@ -148,8 +156,14 @@ async fn node_page_shows_everything_except_secrets() {
     let bound = installation.control.node(&eve, fqdn(2).as_str()).await.unwrap();
     let carried: Vec<&str> =
         bound.noderoles.iter().map(|noderole| noderole.role.as_str()).collect();
-    assert_eq!(carried, ["base", "runtime", "app"], "in the order in which they run");
-    assert!(!bound.record && bound.deployment.as_str() == "web" && bound.connection.ssh.is_none());
+    assert_eq!(
+        carried,
+        ["base", "runtime", "app"],
+        "roles are listed in the order in which they run"
+    );
+    assert!(
+        !bound.record_only && bound.deployment.as_str() == "web" && bound.connection.ssh.is_none()
+    );
     for name in
         ["nobody.rack1.example.com", "x", "00000000-0000-0000-0000-000000000001", "\u{202e}"]
     {
@@ -162,7 +176,7 @@ async fn last_fifty_health_checks_are_paged() {
     let installation = Installation::new().await;
     let id = machine(&installation, "m1.rack1.example.com").await;
     for n in 0..60 {
-        look(&installation, id, Err(&format!("look {n}"))).await;
+        check_node(&installation, id, Err(&format!("look {n}"))).await;
     }
     let walked = async |query: HealthChecksQuery| {
         let (mut text, mut query) = (Vec::new(), query);
@@ -173,7 +187,7 @@ async fn last_fifty_health_checks_are_paged() {
                 .await
                 .unwrap();
             assert!(page.health_checks.len() <= control::MAX_HEALTH_CHECKS);
-            text.extend(page.health_checks.into_iter().map(|look| look.message));
+            text.extend(page.health_checks.into_iter().map(|check| check.message));
             query.before = page.next;
             if query.before.is_none() {
                 return text;
@@ -181,27 +195,27 @@ async fn last_fifty_health_checks_are_paged() {
         }
     };
     // Two health checks may share a millisecond; each must be listed once.
-    let mut kept: Vec<String> = (10..60).rev().map(|n| format!("look {n}")).collect();
-    assert_eq!(walked(HealthChecksQuery::default()).await, kept);
-    kept.reverse();
+    let mut expected: Vec<String> = (10..60).rev().map(|n| format!("look {n}")).collect();
+    assert_eq!(walked(HealthChecksQuery::default()).await, expected);
+    expected.reverse();
     let oldest_first =
         HealthChecksQuery { sort: "at".parse().unwrap(), ..HealthChecksQuery::default() };
-    assert_eq!(walked(oldest_first).await, kept);
+    assert_eq!(walked(oldest_first).await, expected);
 }
 
 #[tokio::test]
 async fn health_checks_are_filtered_by_result_and_text() {
     let installation = Installation::new().await;
     let id = machine(&installation, "m1.rack1.example.com").await;
-    look(&installation, id, Err("Connection refused")).await;
-    look(&installation, id, Err("100% of 5 seconds")).await;
-    look(&installation, id, Ok("boot-1")).await;
+    check_node(&installation, id, Err("Connection refused")).await;
+    check_node(&installation, id, Err("100% of 5 seconds")).await;
+    check_node(&installation, id, Ok("boot-1")).await;
     let found = async |reached: Option<bool>, text: &str| {
-        let wanted =
+        let query =
             HealthChecksQuery { reached, filter: text.to_owned(), ..HealthChecksQuery::default() };
         let page = installation
             .control
-            .node_health_checks(&installation.ada, "m1.rack1.example.com", &wanted)
+            .node_health_checks(&installation.ada, "m1.rack1.example.com", &query)
             .await
             .unwrap();
         page.health_checks.len()
@@ -227,13 +241,13 @@ async fn health_checks_are_filtered_by_result_and_text() {
     look_at(&installation, id, Ok("boot-1"), vec![failed]).await;
     assert_eq!((found(None, "192.0.2.7").await, found(None, "no ROUTE").await), (1, 1));
     for place in ["soon", "-5", "at~-5", "9223372036854775807"] {
-        let wanted = HealthChecksQuery {
+        let query = HealthChecksQuery {
             before: Some(place.to_owned().into()),
             ..HealthChecksQuery::default()
         };
         let refused = installation
             .control
-            .node_health_checks(&installation.ada, "m1.rack1.example.com", &wanted)
+            .node_health_checks(&installation.ada, "m1.rack1.example.com", &query)
             .await
             .unwrap_err();
         assert_eq!(refused.status, 400, "{place}");
@@ -251,9 +265,9 @@ async fn noderoles_are_paged_in_run_order() {
     assert!(all.len() > 2 && !shown.more_noderoles, "{shown:?}");
     let mut connection = installation.database.app().acquire().await.unwrap();
     for (descending, order) in [(false, "order"), (true, "-order")] {
-        let mut wanted = all.clone();
+        let mut expected = all.clone();
         if descending {
-            wanted.reverse();
+            expected.reverse();
         }
         let (mut walked, mut after) = (Vec::new(), None);
         loop {
@@ -272,16 +286,16 @@ async fn noderoles_are_paged_in_run_order() {
             let rest =
                 installation.control.node_noderoles(&installation.ada, NAME, &rest).await.unwrap();
             let rest: Vec<_> = rest.noderoles.iter().map(|carried| carried.id).collect();
-            assert_eq!(rest, wanted[walked.len()..], "{order}");
+            assert_eq!(rest, expected[walked.len()..], "{order}");
         }
-        assert_eq!(walked, wanted, "{order}");
+        assert_eq!(walked, expected, "{order}");
     }
     let found = async |state: Option<StepState>, role: &str| {
-        let wanted =
+        let query =
             NodeNoderolesQuery { state, role: role.to_owned(), ..NodeNoderolesQuery::default() };
         installation
             .control
-            .node_noderoles(&installation.ada, NAME, &wanted)
+            .node_noderoles(&installation.ada, NAME, &query)
             .await
             .unwrap()
             .noderoles
@@ -301,15 +315,12 @@ async fn noderoles_are_paged_in_run_order() {
     for place in
         ["x", "order~-0", "order~-0~-x", "order~-9999999999~-00000000-0000-0000-0000-000000000001"]
     {
-        let wanted = NodeNoderolesQuery {
+        let query = NodeNoderolesQuery {
             after: Some(place.to_owned().into()),
             ..NodeNoderolesQuery::default()
         };
-        let refused = installation
-            .control
-            .node_noderoles(&installation.ada, NAME, &wanted)
-            .await
-            .unwrap_err();
+        let refused =
+            installation.control.node_noderoles(&installation.ada, NAME, &query).await.unwrap_err();
         assert_eq!(refused.status, 400, "{place}");
     }
 }
@@ -332,7 +343,7 @@ async fn change_requires_current_version_of_record() {
     };
     let forbidden = installation.control.change_node(&eve, id, 1, change.clone()).await;
     assert_eq!(code(forbidden), (403, "forbidden".into()));
-    look(&installation, id, Ok("boot-1")).await;
+    check_node(&installation, id, Ok("boot-1")).await;
     assert_eq!(
         installation.control.change_node(&installation.ada, id, 1, change.clone()).await.unwrap(),
         2
@@ -340,7 +351,7 @@ async fn change_requires_current_version_of_record() {
     assert_eq!(
         installation.control.change_node(&installation.ada, id, 2, change.clone()).await.unwrap(),
         2,
-        "nothing changed"
+        "an unchanged record keeps its version"
     );
     assert_eq!(
         code(installation.control.change_node(&installation.bo, id, 1, change).await),
@@ -355,13 +366,17 @@ async fn change_requires_current_version_of_record() {
         (reached.addresses, reached.port, reached.user.as_str()),
         (vec!["10.0.3.8".to_owned()], 2222, "root")
     );
-    assert_eq!(shown.status.joined, "none", "nobody has been let in there");
+    assert_eq!(
+        shown.status.joined.as_str(),
+        "none",
+        "no health check succeeded at the new address"
+    );
     let due: bool = one(
         &installation,
         "SELECT health_checked_at IS NULL FROM node WHERE fqdn = 'm1.rack1.example.com'",
     )
     .await;
-    assert!(due, "somebody looks at once");
+    assert!(due, "a health check is due immediately");
     let audit: Value =
         one(&installation, "SELECT detail FROM audit WHERE action = 'node.change'").await;
     assert_eq!(
@@ -373,15 +388,15 @@ async fn change_requires_current_version_of_record() {
         NodeChange { description: Some("x".repeat(1001)), ..NodeChange::default() },
         NodeChange { macs: Some(vec!["nonsense".into()]), ..NodeChange::default() },
         NodeChange { hints: Some(json!("text")), ..NodeChange::default() },
-        way(NodeConnectionChange {
+        connection_change(NodeConnectionChange {
             addresses: Some(Vec::new()),
             ..NodeConnectionChange::default()
         }),
-        way(NodeConnectionChange {
+        connection_change(NodeConnectionChange {
             host_key: Some("ssh-rsa AAAA".into()),
             ..NodeConnectionChange::default()
         }),
-        way(NodeConnectionChange {
+        connection_change(NodeConnectionChange {
             root: Some("/a/../b".into()),
             ..NodeConnectionChange::default()
         }),
@@ -392,8 +407,10 @@ async fn change_requires_current_version_of_record() {
             "{bad:?}"
         );
     }
-    let local =
-        way(NodeConnectionChange { user: Some("root".into()), ..NodeConnectionChange::default() });
+    let local = connection_change(NodeConnectionChange {
+        user: Some("root".into()),
+        ..NodeConnectionChange::default()
+    });
     assert_eq!(
         code(
             installation
@@ -424,7 +441,7 @@ async fn connection_in_blueprint_is_changed_by_proposal_only() {
     let root = admin(&installation).await;
     installation.bound("web", 1, "app").await;
     let n1 = installation.node(1).await;
-    let elsewhere = way(NodeConnectionChange {
+    let elsewhere = connection_change(NodeConnectionChange {
         root: Some("/srv/elsewhere/n1".into()),
         ..NodeConnectionChange::default()
     });
@@ -495,12 +512,12 @@ async fn reviewed_connection_moves_the_record() {
     assert_eq!(
         reviewed(&installation, n1, vec![ssh]).await.unwrap_err().code,
         "edit_refused",
-        "a folder has no port"
+        "a local node has no port"
     );
-    let bare =
+    let bind =
         Edit::SetConnection(edit::SetConnection { node: installation.node(2).await, connection });
     let refused =
-        reviewed(&installation, installation.node(2).await, vec![bare]).await.unwrap_err();
+        reviewed(&installation, installation.node(2).await, vec![bind]).await.unwrap_err();
     assert!(refused.detail.contains("gantry node edit"), "{refused:?}");
 }
 
@@ -587,7 +604,7 @@ async fn changed_record_voids_the_approved_review() {
     let installation = Installation::new().await;
     let n2 = installation.node(2).await;
     for change in [
-        way(NodeConnectionChange {
+        connection_change(NodeConnectionChange {
             root: Some("/srv/elsewhere/n2".into()),
             ..NodeConnectionChange::default()
         }),
@@ -617,11 +634,11 @@ async fn changed_record_voids_the_approved_review() {
         let refused = installation.control.commit(&installation.ada, review).await.unwrap_err();
         assert_eq!(refused.status, 409, "{refused:?}");
         let view = installation.control.review(&installation.ada, review).await.unwrap();
-        let became = view.replaced_by.expect("it is planned again");
+        let became = view.replaced_by.expect("the review is planned again");
         assert_eq!(became.moved, [format!("the record of node {}", fqdn(2))]);
         assert!(
             became.after.is_none() && became.refused[0].at == fqdn(2).as_str(),
-            "its author looks first: {became:?}"
+            "the author must look at the changed review first: {became:?}"
         );
         let version = version_of(&installation, proposal).await;
         let again = installation
@@ -634,7 +651,7 @@ async fn changed_record_voids_the_approved_review() {
         assert_eq!(again.replaces.map(|came| came.before), Some(review));
         let doc: Option<Vec<u8>> =
             one(&installation, "SELECT doc FROM node WHERE fqdn = 'n2.house.example.com'").await;
-        assert!(doc.is_none(), "nothing was committed");
+        assert!(doc.is_none(), "no document was committed");
         installation
             .control
             .discard(&installation.ada, proposal, version_of(&installation, proposal).await)
@@ -670,7 +687,11 @@ async fn maintenance_blocks_new_runs_and_keeps_states() {
 
     let queued = claim().await;
     set(true).await.unwrap();
-    assert_eq!(states().await, ["todo", "blocked", "blocked"], "what nobody has yet went back");
+    assert_eq!(
+        states().await,
+        ["todo", "blocked", "blocked"],
+        "the queued run must end, so that its step is due again"
+    );
     let outcome: String = one(&installation, "SELECT outcome || ', ' || error FROM run").await;
     assert_eq!(outcome, "unstarted, the node was put in maintenance");
     assert!(
@@ -697,7 +718,7 @@ async fn maintenance_blocks_new_runs_and_keeps_states() {
         1
     );
     set(true).await.unwrap();
-    assert_eq!(states().await, ["transition", "blocked", "blocked"], "what runs goes on");
+    assert_eq!(states().await, ["transition", "blocked", "blocked"], "the active run continues");
     let end = RunEnd::Succeeded { result: Default::default(), output: json!({}) };
     store::runs::finish_run(installation.database.worker(), run, by, &end).await.unwrap();
     assert_eq!(states().await, ["active", "todo", "blocked"]);
@@ -736,12 +757,12 @@ async fn maintenance_requires_current_version_of_record() {
     };
     // A change of descriptive data does not take the APPLY lock. It is written but not committed
     // yet.
-    let mut held = installation.database.app().begin().await.unwrap();
+    let mut transaction = installation.database.app().begin().await.unwrap();
     let change = "UPDATE node SET version = version + 1, description = 'by the door' WHERE id = $1";
-    sqlx::query(change).bind(node.0).execute(&mut *held).await.unwrap();
+    sqlx::query(change).bind(node.0).execute(&mut *transaction).await.unwrap();
     let between = async {
         installation.has_lock_waiter().await;
-        held.commit().await.unwrap();
+        transaction.commit().await.unwrap();
     };
     let (late, ()) = tokio::join!(out(1), between);
     let late = late.unwrap_err();
@@ -751,7 +772,7 @@ async fn maintenance_requires_current_version_of_record() {
         .fetch_one(installation.database.owner())
         .await
         .unwrap();
-    assert!(available, "nothing was done");
+    assert!(available, "a rejected request must not change the node");
     out(2).await.unwrap();
 }
 
@@ -759,7 +780,7 @@ async fn maintenance_requires_current_version_of_record() {
 async fn node_restart_and_death_update_steps() {
     let installation = Installation::new().await;
     let id = machine(&installation, "m1.rack1.example.com").await;
-    look(&installation, id, Ok("boot-1")).await;
+    check_node(&installation, id, Ok("boot-1")).await;
     let web = installation.id("web").await;
     let edit = Edit::Bind(edit::Bind {
         deployment: web,
@@ -785,12 +806,15 @@ async fn node_restart_and_death_update_steps() {
     assert_eq!(states().await, ["active", "transition", "blocked"]);
 
     assert!(
-        !look(&installation, id, Ok("boot-1")).await
-            && !look(&installation, id, Ok("unknown")).await
+        !check_node(&installation, id, Ok("boot-1")).await
+            && !check_node(&installation, id, Ok("unknown")).await
     );
     assert_eq!(states().await, ["active", "transition", "blocked"]);
-    assert!(look(&installation, id, Ok("boot-2")).await, "one look tells");
-    assert_eq!(states().await, ["todo", "blocked", "blocked"], "what ran is gone");
+    assert!(
+        check_node(&installation, id, Ok("boot-2")).await,
+        "one health check detects a restart"
+    );
+    assert_eq!(states().await, ["todo", "blocked", "blocked"], "the interrupted step is due again");
     let ended: String =
         one(&installation, "SELECT outcome FROM run WHERE id = (SELECT max(id) FROM run)").await;
     assert_eq!(ended, "lost");
@@ -800,7 +824,7 @@ async fn node_restart_and_death_update_steps() {
     );
     let shown = installation.control.node(&installation.ada, "m1.rack1.example.com").await.unwrap();
     assert_eq!((shown.status.alive, shown.status.boot_id.as_deref()), (true, Some("boot-2")));
-    assert_eq!(shown.status.joined, "confirmed");
+    assert_eq!(shown.status.joined.as_str(), "confirmed");
 
     // A health check that began before the change and ends after it.
     let late = HealthCheckResult {
@@ -858,7 +882,7 @@ async fn unconfirmed_node_gets_no_runs() {
             .len()
     };
     assert_eq!(claim().await, 0);
-    assert!(look(&installation, id, Ok("boot-1")).await);
+    assert!(check_node(&installation, id, Ok("boot-1")).await);
     assert_eq!(claim().await, 1);
 }
 
@@ -866,10 +890,10 @@ async fn unconfirmed_node_gets_no_runs() {
 async fn health_check_overrides_report() {
     let installation = Installation::new().await;
     let id = machine(&installation, "m1.rack1.example.com").await;
-    look(&installation, id, Ok("boot-1")).await;
+    check_node(&installation, id, Ok("boot-1")).await;
     let minted = installation
         .control
-        .mint_node_token(&installation.ada, id, "its unit".into(), 30)
+        .create_node_token(&installation.ada, id, "its unit".into(), 30)
         .await
         .unwrap();
     let identity = installation
@@ -887,32 +911,35 @@ async fn health_check_overrides_report() {
     assert_eq!(
         (now().await.joined.as_str(), now().await.alive),
         ("confirmed", true),
-        "that is what is known"
+        "the confirmed state is kept"
     );
     installation.control.report_shutdown(&identity).await.unwrap();
     assert_eq!(
         (now().await.joined.as_str(), now().await.alive),
         ("welcomed", true),
-        "said, and seen by nobody"
+        "the reported state is not confirmed by a health check"
     );
-    assert!(one::<bool>(&installation, due).await, "somebody looks at once");
-    look(&installation, id, Ok("boot-1")).await;
+    assert!(one::<bool>(&installation, due).await, "a health check is due immediately");
+    check_node(&installation, id, Ok("boot-1")).await;
     assert_eq!(
         (now().await.joined.as_str(), now().await.contradicting),
         ("confirmed", 0),
-        "it lets us in: no word beats that"
+        "a successful health check overrides the report"
     );
     installation.control.report_shutdown(&identity).await.unwrap();
-    assert!(look(&installation, id, Err("refused")).await, "one look that agrees is enough");
+    assert!(
+        check_node(&installation, id, Err("refused")).await,
+        "one health check that confirms the report suffices"
+    );
     assert!(!now().await.alive);
     installation.control.report_startup(&identity, "boot-2".into()).await.unwrap();
     assert!(!now().await.alive);
-    look(&installation, id, Ok("boot-2")).await;
+    check_node(&installation, id, Ok("boot-2")).await;
     assert_eq!((now().await.alive, now().await.boot_id.as_deref()), (true, Some("boot-2")));
     // The node reports a false boot id; a health check reads the real one.
     installation.control.report_startup(&identity, "boot-9".into()).await.unwrap();
-    assert_eq!(now().await.joined, "welcomed");
-    look(&installation, id, Ok("boot-2")).await;
+    assert_eq!(now().await.joined.as_str(), "welcomed");
+    check_node(&installation, id, Ok("boot-2")).await;
     assert_eq!(
         (now().await.joined.as_str(), now().await.boot_id.as_deref()),
         ("confirmed", Some("boot-2"))
@@ -938,7 +965,7 @@ async fn node_token_is_hashed_expires_and_is_revocable() {
     let installation = Installation::new().await;
     let id = machine(&installation, "m1.rack1.example.com").await;
     let mint =
-        |name: &str| installation.control.mint_node_token(&installation.ada, id, name.into(), 30);
+        |name: &str| installation.control.create_node_token(&installation.ada, id, name.into(), 30);
     let lets_in = |token: String| {
         let control = installation.control.clone();
         async move { control.authenticate_node(&token, &ClientInfo::default()).await.is_ok() }
@@ -946,7 +973,7 @@ async fn node_token_is_hashed_expires_and_is_revocable() {
     let (one_, two) = (mint("one").await.unwrap(), mint("two").await.unwrap());
     let stored: String =
         one(&installation, "SELECT string_agg(t::text || a::text, '') FROM token t, audit a").await;
-    assert!(!stored.contains(&one_.token), "nothing in the database speaks for a machine");
+    assert!(!stored.contains(&one_.token), "the database must not contain the token");
     assert!(lets_in(one_.token.clone()).await && lets_in(two.token.clone()).await);
     installation.control.revoke_node_token(&installation.ada, id, one_.id).await.unwrap();
     assert!(!lets_in(one_.token.clone()).await && lets_in(two.token.clone()).await);
@@ -989,20 +1016,20 @@ async fn node_token_is_hashed_expires_and_is_revocable() {
     for (name, days) in [("", 1), ("x", 0), ("x", 367), ("a\nb", 1)] {
         let refused = installation
             .control
-            .mint_node_token(&installation.ada, id, name.into(), days)
+            .create_node_token(&installation.ada, id, name.into(), days)
             .await
             .unwrap_err();
         assert_eq!(refused.status, 400, "{name:?} {days}");
     }
     let eve = viewer(&installation).await;
     assert_eq!(
-        installation.control.mint_node_token(&eve, id, "x".into(), 1).await.unwrap_err().status,
+        installation.control.create_node_token(&eve, id, "x".into(), 1).await.unwrap_err().status,
         403
     );
     // A token of a deleted node is invalid.
     let last = installation
         .control
-        .mint_node_token(&installation.ada, other, "x".into(), 1)
+        .create_node_token(&installation.ada, other, "x".into(), 1)
         .await
         .unwrap();
     installation.control.delete_node(&installation.ada, other, None).await.unwrap();
@@ -1015,7 +1042,7 @@ async fn reports_are_limited_and_role_facts_override_them() {
     let id = machine(&installation, "m1.rack1.example.com").await;
     let minted = installation
         .control
-        .mint_node_token(&installation.ada, id, "its unit".into(), 30)
+        .create_node_token(&installation.ada, id, "its unit".into(), 30)
         .await
         .unwrap();
     let identity = installation
@@ -1050,8 +1077,8 @@ async fn reports_are_limited_and_role_facts_override_them() {
         .runs[0];
     let mut on = pool.acquire().await.unwrap();
     let found = json!({"os": "found"});
-    let witness = store::runs::Witness::Role("facts", run);
-    store::runs::ensure_facts(&mut on, id, witness, found.as_object().unwrap()).await.unwrap();
+    let source = store::runs::FactSource::Role("facts", run);
+    store::runs::store_facts(&mut on, id, source, found.as_object().unwrap()).await.unwrap();
     drop(on);
     // A role without the declaration stores no facts.
     store::runs::lease_runs(installation.database.worker(), by, &["noop"], 9, LONG).await.unwrap();
@@ -1064,26 +1091,30 @@ async fn reports_are_limited_and_role_facts_override_them() {
     )
     .await
     .unwrap();
-    let kept: i64 = one(&installation, "SELECT count(*) FROM node_fact").await;
-    assert_eq!(kept, 2);
+    let stored: i64 = one(&installation, "SELECT count(*) FROM node_fact").await;
+    assert_eq!(stored, 2);
     let all: Value = one(&installation, "SELECT facts FROM node WHERE transport = 'ssh'").await;
     assert_eq!(
         all,
         json!({"os": "found", "memory": 7}),
-        "the last word of each, and a role's before the machine's"
+        "the newest value of each key counts, and facts of roles override those of machines"
     );
     let shown = installation.control.node(&installation.ada, &id.to_string()).await.unwrap().facts;
-    let sources: Vec<_> = shown.iter().map(|facts| (facts.source.as_str(), facts.run)).collect();
-    assert_eq!(sources, [("role facts", Some(run)), ("node", None)]);
+    let source =
+        |facts: &NodeFacts| (facts.source, facts.role.as_ref().map(ToString::to_string), facts.run);
+    let sources: Vec<_> = shown.iter().map(source).collect();
+    let role = Some("facts".to_owned());
+    let expected = [(FactSource::Role, role, Some(run)), (FactSource::Node, None, None)];
+    assert_eq!(sources, expected);
 
     let mut refused = None;
-    for _ in 0..store::nodes::MOST_REPORTS {
+    for _ in 0..store::nodes::MAX_REPORTS {
         refused = installation.control.report_shutdown(&identity).await.err().or(refused);
     }
     assert_eq!(
         refused.map(|problem| (problem.status, problem.code)),
         Some((429, "too_many_reports".into()))
     );
-    let kept: i64 = one(&installation, "SELECT count(*) FROM node_report").await;
-    assert_eq!(kept, store::nodes::MOST_REPORTS);
+    let stored: i64 = one(&installation, "SELECT count(*) FROM node_report").await;
+    assert_eq!(stored, store::nodes::MAX_REPORTS);
 }

@@ -63,7 +63,7 @@ impl Installation {
             deployment: deployment.map(str::to_owned),
             person: None,
         };
-        let made = self.people.make_token(of, &request).await?;
+        let made = self.people.create_token(of, &request).await?;
         let actor = self.people.actor_of_token(&made.token).await?.unwrap();
         Ok((made.token, actor))
     }
@@ -108,18 +108,21 @@ async fn permission_applies_to_deployment_and_descendants() {
             .unwrap()
             .may_propose
             .is_allowed(),
-        "looking is everywhere"
+        "a viewer's permission does not include proposals"
     );
     let edit = installation.bind("web", 1, "app").await;
     let id = installation.submit(&dan, "web", vec![edit]).await;
 
-    let mine = ReviewsQuery { whose: ReviewFilter::ForMe, ..ReviewsQuery::default() };
+    let mine = ReviewsQuery { involvement: ReviewFilter::ForMe, ..ReviewsQuery::default() };
     let waits =
         async |who: &Actor| installation.control.reviews(who, &mine).await.unwrap().reviews.len();
     assert_eq!((waits(&fay).await, waits(&gus).await, waits(&dan).await), (1, 0, 0));
     let seen = installation.control.review(&gus, id).await.unwrap();
-    assert!(seen.may_review.reason().unwrap().contains("fay"), "who can is named");
-    assert!(!seen.may_commit.reason().unwrap().contains("gus"), "and nobody who can't");
+    assert!(seen.may_review.reason().unwrap().contains("fay"), "people who can review are named");
+    assert!(
+        !seen.may_commit.reason().unwrap().contains("gus"),
+        "people who cannot commit are not named"
+    );
     assert_eq!(
         code(
             installation.control.give_verdict(&gus, id, VerdictKind::Approve, String::new()).await
@@ -140,27 +143,30 @@ async fn permission_applies_to_deployment_and_descendants() {
     assert_eq!(
         (waits(&fay).await, waits(&gus).await, waits(&dan).await),
         (1, 0, 1),
-        "theirs to commit"
+        "the people who may commit are notified"
     );
     installation.commit(&dan, id).await.unwrap();
 
-    let why = || "because".to_owned();
+    let reason = || "because".to_owned();
     let noderole = installation.noderole(1, "app").await;
     for refused in [
-        installation.control.hold(&gus, web, true, why()).await,
-        installation.control.set_priority(&gus, web, 3, why()).await,
-        installation.control.retry(&gus, noderole, why()).await,
-        installation.control.set_maintenance(&gus, installation.node(1).await, true, why()).await,
-        installation.control.switch(&dan, false, why()).await.map(drop),
+        installation.control.hold(&gus, web, true, reason()).await,
+        installation.control.set_priority(&gus, web, 3, reason()).await,
+        installation.control.retry(&gus, noderole, reason()).await,
+        installation
+            .control
+            .set_maintenance(&gus, installation.node(1).await, true, reason())
+            .await,
+        installation.control.switch(&dan, false, reason()).await.map(drop),
         installation.control.delete_node(&dan, installation.node(4).await, None).await,
         installation.control.import_barclamps(Some(&dan), &Default::default()).await.map(drop),
     ] {
         assert_eq!(code(refused), "forbidden");
     }
-    installation.control.hold(&dan, web, true, why()).await.unwrap();
+    installation.control.hold(&dan, web, true, reason()).await.unwrap();
     installation
         .control
-        .set_maintenance(&dan, installation.node(1).await, true, why())
+        .set_maintenance(&dan, installation.node(1).await, true, reason())
         .await
         .unwrap();
 }
@@ -206,7 +212,7 @@ async fn change_requires_permission_in_every_touched_deployment() {
     assert_eq!(
         code(installation.commit(&installation.ada, review).await),
         "not_approved",
-        "their word counts as far as they may now"
+        "an approval counts only while its person has the permission"
     );
     assert_eq!(code(installation.commit(&web_only, review).await), "forbidden");
 }
@@ -238,7 +244,11 @@ async fn move_needs_permissions_in_all_three_deployments() {
     let submit =
         async |who: &Actor| installation.control.submit(who, id, version, "move it".into()).await;
     assert_eq!(code(submit(&of_shop).await), "forbidden");
-    assert_eq!(code(submit(&of_target).await), "forbidden", "the old parent counts too");
+    assert_eq!(
+        code(submit(&of_target).await),
+        "forbidden",
+        "the permission is also needed in the old parent"
+    );
     let review = submit(&of_both).await.unwrap();
 
     let approve = async |who: &Actor| {
@@ -249,7 +259,13 @@ async fn move_needs_permissions_in_all_three_deployments() {
     approve(&both).await.unwrap();
     // The account of that reviewer is new, so another approval has to count.
     installation.approve(&installation.bo, review).await;
-    assert_eq!(code(installation.commit(&of_target, review).await), "forbidden");
+    let refused = installation.commit(&of_target, review).await.unwrap_err();
+    assert_eq!(refused.code, "forbidden");
+    assert!(
+        refused.detail.contains("operator, reviewer in the deployments edge, shop, web."),
+        "the error names the deployments: {}",
+        refused.detail
+    );
     installation.commit(&of_both, review).await.unwrap();
 }
 
@@ -272,11 +288,11 @@ async fn token_never_exceeds_person_and_never_reviews() {
         .fetch_one(installation.database.owner())
         .await
         .unwrap();
-    assert_eq!(stored, 1, "as its hash, and its use was noted");
+    assert_eq!(stored, 1, "only the hash of the token and its last use are stored");
     let refused = token.require(Permission::Admin).unwrap_err();
     assert!(
         refused.detail.contains("Use a token that has it") && !refused.needs_admin,
-        "no admin can give a token a permission: {refused:?}"
+        "an admin cannot extend a token: {refused:?}"
     );
 
     let edit = installation.bind("web", 1, "app").await;
@@ -289,7 +305,7 @@ async fn token_never_exceeds_person_and_never_reviews() {
     assert_eq!(
         made[0]["by_token"],
         token.token.as_ref().unwrap().id.to_string(),
-        "the audit names it"
+        "the audit names the token"
     );
     let edit = installation.bind("edge", 2, "app").await;
     let others = installation.submit(&installation.ada, "edge", vec![edit]).await;
@@ -297,10 +313,10 @@ async fn token_never_exceeds_person_and_never_reviews() {
         .control
         .give_verdict(&token, others, VerdictKind::Approve, String::new())
         .await;
-    assert_eq!(code(no), "not_a_reviewer", "although its person may");
+    assert_eq!(code(no), "not_a_reviewer", "a token never reviews, even if its person may");
     assert!(!installation.control.review(&token, others).await.unwrap().may_review.is_allowed());
     assert!(installation.control.review(&dan, others).await.unwrap().may_review.is_allowed());
-    let waits = ReviewsQuery { whose: ReviewFilter::ForMe, ..ReviewsQuery::default() };
+    let waits = ReviewsQuery { involvement: ReviewFilter::ForMe, ..ReviewsQuery::default() };
     assert_eq!(installation.control.reviews(&token, &waits).await.unwrap().reviews.len(), 0);
     assert_eq!(installation.control.reviews(&dan, &waits).await.unwrap().reviews.len(), 1);
     installation.approve(&installation.bo, id).await;
@@ -314,7 +330,7 @@ async fn token_never_exceeds_person_and_never_reviews() {
         deployment: None,
         person: None,
     };
-    assert_eq!(code(installation.people.make_token(&token, &request).await), "session_required");
+    assert_eq!(code(installation.people.create_token(&token, &request).await), "session_required");
     let password = PasswordRequest { old: None, new: Password::typed("vague otter lamp") };
     assert_eq!(code(installation.people.set_password(&token, &password).await), "session_required");
     assert_eq!(code(installation.people.end_other_sessions(&token).await), "session_required");
@@ -326,7 +342,7 @@ async fn token_never_exceeds_person_and_never_reviews() {
         code(
             installation
                 .control
-                .mint_node_token(&token, installation.node(1).await, "z".into(), 1)
+                .create_node_token(&token, installation.node(1).await, "z".into(), 1)
                 .await
         ),
         "session_required"
@@ -336,7 +352,7 @@ async fn token_never_exceeds_person_and_never_reviews() {
         let refused = installation
             .token(&root_itself, scopes, Some("web"))
             .await
-            .expect_err("admin in a part of the tree");
+            .expect_err("a grant of admin in one deployment");
         assert_eq!(refused.code, "invalid");
         assert!(
             refused
@@ -348,7 +364,7 @@ async fn token_never_exceeds_person_and_never_reviews() {
     installation
         .token(&root_itself, &["viewer"], Some("web"))
         .await
-        .expect("what is given in a part");
+        .expect("a token for one deployment");
     let (_, root_token) =
         installation.token(&root_in_person(&installation).await, &["admin"], None).await.unwrap();
     assert_eq!(
@@ -365,7 +381,7 @@ async fn token_never_exceeds_person_and_never_reviews() {
     assert_eq!(
         code(installation.control.propose(&now, installation.id("web").await).await),
         "forbidden",
-        "it has what they have now"
+        "the token has only the current permissions of its person"
     );
     let edit = installation.bind("web", 3, "still").await;
     assert_eq!(
@@ -374,18 +390,22 @@ async fn token_never_exceeds_person_and_never_reviews() {
     );
     drop(edit);
     installation.people.set_disabled(&root, dan.person, true).await.unwrap();
-    assert_eq!(installation.people.actor_of_token(&text).await.unwrap(), None, "dead at once");
-    assert_eq!(installation.people.can_still_view(&now).await, Ok(false), "and so are its streams");
+    assert_eq!(
+        installation.people.actor_of_token(&text).await.unwrap(),
+        None,
+        "the token is invalid immediately"
+    );
+    assert_eq!(installation.people.can_still_view(&now).await, Ok(false), "its streams end, too");
     installation.people.set_disabled(&root, dan.person, false).await.unwrap();
     assert_eq!(
         installation.people.actor_of_token(&text).await.unwrap(),
         None,
-        "it does not come back with its person"
+        "enabling the person does not restore the token"
     );
     assert_eq!(
         installation.people.can_still_view(&root_token).await,
         Ok(true),
-        "another's goes on"
+        "a token of another person stays valid"
     );
     let disabled = installation.audit("person.disable").await;
     assert_eq!(disabled[0]["name"], "dan");
@@ -395,8 +415,7 @@ async fn token_never_exceeds_person_and_never_reviews() {
     let dan = installation
         .sign_in_with(&installation.people.new_link(&root, dan.person).await.unwrap().link)
         .await;
-    let (text, again) =
-        installation.token(&dan, &["viewer"], None).await.expect("they make another one");
+    let (text, again) = installation.token(&dan, &["viewer"], None).await.expect("another token");
     let again = again.token.unwrap().id;
     assert_eq!(code(installation.people.revoke_token(&installation.ada, again).await), "not_found");
     installation.people.revoke_token(&root, again).await.unwrap();
@@ -420,23 +439,27 @@ async fn disabled_service_account_loses_tokens_permanently() {
         deployment: None,
         person: Some(robot),
     };
-    let token = installation.people.make_token(&root, &request).await.unwrap().token;
-    assert_eq!(installation.people.one(&root, robot).await.unwrap().last_seen, None, "never here");
+    let token = installation.people.create_token(&root, &request).await.unwrap().token;
+    assert_eq!(
+        installation.people.one(&root, robot).await.unwrap().last_seen,
+        None,
+        "the account was never used"
+    );
     assert!(installation.people.actor_of_token(&token).await.unwrap().is_some());
     let seen = installation.people.one(&root, robot).await.unwrap().last_seen;
-    assert!(seen.is_some(), "a token is a way to be here");
+    assert!(seen.is_some(), "the use of a token counts as a visit");
     installation.people.disable(None, robot).await.unwrap();
     installation.people.set_disabled(&root, robot, false).await.unwrap();
     assert_eq!(
         installation.people.one(&root, robot).await.unwrap().last_seen,
         seen,
-        "also when the token is gone"
+        "the visit is stored after the token is revoked"
     );
     assert_eq!(installation.people.actor_of_token(&token).await.unwrap(), None);
     assert_eq!(installation.audit("person.disable").await[0]["tokens"], 1);
     assert!(
         installation.people.tokens(&root, Some(robot)).await.unwrap()[0].revoked.is_some(),
-        "and the list says so"
+        "the list shows the token as revoked"
     );
 }
 
@@ -485,20 +508,16 @@ async fn stream_ends_without_viewer_permission() {
     assert_eq!(
         looks().await,
         [true, true, false],
-        "that token may operate at most, and nowhere any more"
+        "the operator token has no permission left in its deployment"
     );
     installation.people.change_grants(&root, dan.person, &[]).await.unwrap();
-    assert_eq!(
-        looks().await,
-        [false; 3],
-        "signed in, with a token that holds, and without a permission"
-    );
+    assert_eq!(looks().await, [false; 3], "the session and both tokens have no viewer permission");
     let now = installation.people.sign_in_as_owner("dan").await.unwrap();
     let frame = installation.control.frame(&now).await.unwrap();
     assert_eq!(
         (frame.me.name.as_str(), frame.execution, frame.cursor),
         ("dan", None, None),
-        "nothing but who they are"
+        "a person without permissions sees only their own account"
     );
     let frame = installation.control.frame(&installation.ada).await.unwrap();
     assert!(frame.execution == Some(true) && frame.cursor.is_some(), "{frame:?}");
@@ -537,13 +556,13 @@ async fn token_list_has_valid_and_newest_invalid_tokens() {
     };
     let walked = async |sort: &str, valid: Option<bool>| -> Vec<String> {
         let order = TokensQuery { sort: sort.parse().unwrap(), valid, ..TokensQuery::default() };
-        let (mut names, mut wanted) = (Vec::new(), order);
+        let (mut names, mut query) = (Vec::new(), order);
         loop {
-            let page = installation.people.token_page(&dan, &wanted).await.unwrap();
+            let page = installation.people.token_page(&dan, &query).await.unwrap();
             assert!(page.tokens.len() <= api::listing::PAGE_SIZE);
             names.extend(page.tokens.into_iter().map(|token| token.name));
-            wanted.before = page.next;
-            if wanted.before.is_none() {
+            query.before = page.next;
+            if query.before.is_none() {
                 return names;
             }
         }
@@ -554,7 +573,7 @@ async fn token_list_has_valid_and_newest_invalid_tokens() {
         (reported[0].as_str(), reported[1].as_str(), reported[99].as_str()),
         ("x", "over 150", "over 52")
     );
-    assert_eq!(walked("", None).await, reported, "page by page it is the same");
+    assert_eq!(walked("", None).await, reported, "the pages equal the whole list");
     assert_eq!(
         (walked("", Some(true)).await, walked("", Some(false)).await.len()),
         (vec!["x".to_owned()], 99)
@@ -562,7 +581,7 @@ async fn token_list_has_valid_and_newest_invalid_tokens() {
     let by_name = walked("name", None).await;
     assert!(by_name.is_sorted() && by_name.len() == reported.len(), "{by_name:?}");
     installation.people.set_disabled(&root, dan.person, true).await.unwrap();
-    assert_eq!(names(&root).await[0], "over 150", "its token was taken back with its person");
+    assert_eq!(names(&root).await[0], "over 150", "the token was revoked with its person");
 }
 
 #[tokio::test]
@@ -593,7 +612,7 @@ async fn a_service_account_has_tokens_only() {
         .unwrap();
     assert!(
         installation.people.sign_in(link.reveal(), &ClientInfo::default(), None).await.is_err(),
-        "no session for a program"
+        "a service account cannot have a session"
     );
     let for_it = TokenRequest {
         name: "ci".into(),
@@ -602,14 +621,17 @@ async fn a_service_account_has_tokens_only() {
         deployment: None,
         person: Some(made.id),
     };
-    assert_eq!(code(installation.people.make_token(&installation.ada, &for_it).await), "forbidden");
+    assert_eq!(
+        code(installation.people.create_token(&installation.ada, &for_it).await),
+        "forbidden"
+    );
     let another = TokenRequest { person: Some(installation.ada.person), ..for_it.clone() };
     assert_eq!(
-        code(installation.people.make_token(&root, &another).await),
+        code(installation.people.create_token(&root, &another).await),
         "forbidden",
-        "nobody is spoken for"
+        "a token cannot be made for another person"
     );
-    let token = installation.people.make_token(&root, &for_it).await.unwrap();
+    let token = installation.people.create_token(&root, &for_it).await.unwrap();
     let ci = installation.people.actor_of_token(&token.token).await.unwrap().unwrap();
     assert!(installation.control.propose(&ci, installation.id("web").await).await.is_ok());
     assert_eq!(
@@ -621,8 +643,17 @@ async fn a_service_account_has_tokens_only() {
         code(installation.people.tokens(&installation.ada, Some(made.id)).await),
         "forbidden"
     );
-    let wanted = TokensQuery { person: Some(made.id), ..TokensQuery::default() };
-    assert_eq!(code(installation.people.token_page(&installation.ada, &wanted).await), "forbidden");
+    let id = made.id.to_string();
+    for owner in ["ci", id.as_str()] {
+        let query = TokensQuery { person: owner.into(), ..TokensQuery::default() };
+        let listed = installation.people.token_page(&root, &query).await.unwrap();
+        assert_eq!(listed.tokens.len(), 1, "{owner}");
+        assert_eq!(listed.tokens[0].person, "ci");
+        let refused = installation.people.token_page(&installation.ada, &query).await;
+        assert_eq!(code(refused), "forbidden");
+    }
+    let unknown = TokensQuery { person: "zoe".into(), ..TokensQuery::default() };
+    assert_eq!(code(installation.people.token_page(&root, &unknown).await), "not_found");
 }
 
 #[tokio::test]
@@ -645,7 +676,7 @@ async fn service_account_manages_people_if_granted() {
             deployment: None,
             person: Some(made.id),
         };
-        let token = people.make_token(&root, &request).await.unwrap().token;
+        let token = people.create_token(&root, &request).await.unwrap().token;
         people.actor_of_token(&token).await.unwrap().unwrap()
     };
     let ci = token(&["operator", "admin"]).await;
@@ -663,6 +694,19 @@ async fn service_account_manages_people_if_granted() {
         let refused = people.add(&ci, &human("eve", &[grant(beyond, "")])).await;
         assert_eq!(code(refused), "forbidden", "{beyond}");
         let refused = people.change_grants(&ci, dan.id, &[grant(beyond, "")]).await;
+        let detail =
+            refused.as_ref().err().map(|problem| problem.detail.clone()).unwrap_or_default();
+        let own = match beyond {
+            "operator" => "Its token does not have this permission in all of the same deployments",
+            _ => "Only a person can do that",
+        };
+        assert_eq!(
+            detail,
+            format!(
+                "Service account ci cannot manage an account with the permission {beyond}. {own}. \
+                 Sign in as an admin."
+            )
+        );
         assert_eq!(code(refused), "forbidden", "{beyond}");
     }
     for other in [installation.bo.person, root.person, made.id] {
@@ -681,18 +725,22 @@ async fn service_account_manages_people_if_granted() {
         deployment: None,
         person: None,
     };
-    assert_eq!(code(people.make_token(&ci, &own).await), "session_required");
+    assert_eq!(code(people.create_token(&ci, &own).await), "session_required");
     // Without the scope, and with the token of a person.
     let operator = token(&["operator"]).await;
     assert_eq!(code(people.add(&operator, &human("eve", &[])).await), "forbidden");
     let own = TokenRequest { scopes: vec!["admin".into()], ..own };
-    let own = people.make_token(&root, &own).await.unwrap().token;
+    let own = people.create_token(&root, &own).await.unwrap().token;
     let own = people.actor_of_token(&own).await.unwrap().unwrap();
     assert_eq!(code(people.add(&own, &human("eve", &[])).await), "session_required");
 
     let revoked = people.change_grants(&root, made.id, &[grant("operator", "web")]).await;
     revoked.unwrap();
-    assert_eq!(code(people.add(&ci, &human("eve", &[])).await), "forbidden", "it is revoked");
+    assert_eq!(
+        code(people.add(&ci, &human("eve", &[])).await),
+        "forbidden",
+        "the grant was revoked"
+    );
 }
 
 #[tokio::test]
@@ -719,7 +767,7 @@ async fn password_is_set_with_link_then_changed() {
     assert_eq!(
         installation.people.can_still_view(&dan).await,
         Ok(false),
-        "the session before is another now"
+        "the session from before the sign-in was replaced"
     );
     let dan = installation.people.actor_of_session(session.reveal()).await.unwrap().unwrap();
     let wrong = sign_in("dan", "vague otter lamb").await.unwrap_err();
@@ -727,7 +775,11 @@ async fn password_is_set_with_link_then_changed() {
     for (name, password) in
         [("nobody", "vague otter lamp"), ("ada", "vague otter lamp"), ("ada", ""), ("", "x")]
     {
-        assert_eq!(sign_in(name, password).await.unwrap_err(), wrong, "the same answer: {name}");
+        assert_eq!(
+            sign_in(name, password).await.unwrap_err(),
+            wrong,
+            "the response is the same for an unknown name: {name}"
+        );
     }
     let begun = sign_in(" Dan ", "vague otter lamp").await.unwrap();
     let other =
@@ -750,7 +802,7 @@ async fn password_is_set_with_link_then_changed() {
     assert_eq!(installation.people.can_still_view(&dan).await, Ok(false), "other sessions end");
     assert!(
         installation.people.actor_of_session(begun.session.reveal()).await.unwrap().is_none(),
-        "this one is rotated"
+        "the current session has a new token"
     );
     let other = installation.people.actor_of_session(rotated.reveal()).await.unwrap().unwrap();
     assert_eq!(
@@ -816,7 +868,7 @@ async fn guessing_is_throttled_per_name_but_links_work() {
         assert_eq!(
             code(attempt(name, "vague otter lamp", 99).await),
             "too_many_attempts",
-            "whether there is one or not"
+            "names are throttled whether or not they exist"
         );
     }
     let link = installation.people.new_link(&root, dan.person).await.unwrap();
@@ -827,7 +879,7 @@ async fn guessing_is_throttled_per_name_but_links_work() {
     assert_eq!(
         code(attempt("other", "wrong", 7).await),
         "too_many_attempts",
-        "by address: two before, eight now"
+        "the address has too many attempts: two before and eight now"
     );
 }
 
@@ -845,19 +897,19 @@ async fn sessions_that_end_each_other_leave_one() {
             true => installation.people.end_other_sessions(by).await.map(drop),
             false => installation.people.end_session(by, other).await,
         };
-        let mut held = installation.database.app().begin().await.unwrap();
+        let mut transaction = installation.database.app().begin().await.unwrap();
         let lock = "SELECT FROM person WHERE name = 'dan' FOR NO KEY UPDATE";
-        sqlx::query(lock).execute(&mut *held).await.unwrap();
+        sqlx::query(lock).execute(&mut *transaction).await.unwrap();
         let between = async {
             installation.so_many_wait(2).await;
-            held.commit().await.unwrap();
+            transaction.commit().await.unwrap();
         };
         let (first, second, ()) =
             tokio::join!(end(&one, named(false)), end(&two, named(true)), between);
         let answers = [first, second];
         assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1, "{answers:?}");
         let refused = answers.into_iter().find_map(Result::err).unwrap();
-        assert_eq!(refused.code, "signed_out", "its session was ended first");
+        assert_eq!(refused.code, "signed_out", "the other session ended this one first");
     }
 }
 
@@ -885,7 +937,7 @@ async fn database_outage_is_not_a_failed_attempt() {
     assert_eq!(
         code(sign_in("wrong").await),
         "sign_in_wrong",
-        "neither the name nor the address has to wait"
+        "neither the name nor the address is throttled"
     );
     sign_in("vague otter lamp").await.unwrap();
 }
@@ -933,20 +985,20 @@ async fn gaining_reviewer_signs_out_and_last_admin_stays() {
     assert_eq!(
         (view.version, version().await),
         (before + 1, before + 1),
-        "in a part of the tree, too"
+        "a grant in one deployment also changes the version"
     );
     assert_eq!(
         code(installation.people.change_grants(&root, on(before), &[]).await),
         "changed_meanwhile"
     );
     installation.people.change_grants(&root, on(before + 1), &inside).await.unwrap();
-    assert_eq!(version().await, before + 1, "the same is no change");
+    assert_eq!(version().await, before + 1, "an unchanged grant keeps the version");
     let everywhere = installation
         .people
         .change_grants(&root, dan.person, &[grant("operator", "system")])
         .await
         .unwrap();
-    assert_eq!(everywhere.grants, [grant("operator", "")], "all of the tree is everywhere");
+    assert_eq!(everywhere.grants, [grant("operator", "")], "a grant on system applies everywhere");
 
     let last = installation
         .people
@@ -967,7 +1019,20 @@ async fn gaining_reviewer_signs_out_and_last_admin_stays() {
     );
     assert!(
         one.is_ok() != two.is_ok(),
-        "of two who take each other out one stays: {one:?} {two:?}"
+        "one of two admins who remove each other must remain: {one:?} {two:?}"
+    );
+}
+
+#[tokio::test]
+async fn name_of_own_account_path_is_reserved() {
+    let installation = Installation::new().await;
+    let root = installation.admin().await;
+    let request = PersonRequest { name: "me".into(), kind: AccountKind::Human, grants: Vec::new() };
+    let refused = installation.people.add(&root, &request).await.unwrap_err();
+    assert_eq!(
+        refused.detail,
+        "The name me is reserved, because /api/v1/people/me is your own account. Choose another \
+         name."
     );
 }
 

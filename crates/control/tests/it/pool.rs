@@ -45,6 +45,6 @@ async fn dropped_begin_leaves_no_open_transaction() {
     }
     assert!(
         (1..19).contains(&begun),
-        "{begun} of 19 transactions began: nobody was dropped, or everybody"
+        "{begun} of 19 transactions began: some must begin and some must be dropped"
     );
 }

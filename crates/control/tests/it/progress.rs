@@ -18,33 +18,34 @@ async fn target_is_stuck_when_its_parents_are() {
     let (control, ada) = (&installation.control, &installation.ada);
     let before = installation.bound("web", 1, "runtime").await;
     let after = installation.bound("web", 1, "app").await;
-    let way = async |target: BlueprintNumber| control.target(ada, target).await.unwrap().progress;
+    let progress_of =
+        async |target: BlueprintNumber| control.target(ada, target).await.unwrap().progress;
 
     let steps = control.target(ada, after).await.unwrap().steps;
     assert_eq!(
         (steps.blocked, steps.todo, steps.transition, steps.error),
         (1, 0, 0, 0),
-        "its parent is another blueprint's"
+        "its parent belongs to another blueprint"
     );
     assert_eq!(
-        (way(before).await, way(after).await),
+        (progress_of(before).await, progress_of(after).await),
         (Progress::InProgress, Progress::InProgress),
-        "a worker may come"
+        "a worker can still join"
     );
 
     let system = installation.id("system").await;
     control.hold(ada, system, true, "a look at the disks".into()).await.unwrap();
     assert_eq!(
-        (way(before).await, way(after).await),
+        (progress_of(before).await, progress_of(after).await),
         (Progress::Stuck, Progress::Stuck),
-        "somebody has to release it"
+        "a person must release the hold"
     );
     control.hold(ada, system, false, "done".into()).await.unwrap();
     control.switch(ada, false, "power".into()).await.unwrap();
     assert_eq!(
-        (way(before).await, way(after).await),
+        (progress_of(before).await, progress_of(after).await),
         (Progress::Stuck, Progress::Stuck),
-        "somebody has to switch it on"
+        "a person must enable the switch"
     );
     control.switch(ada, true, "power".into()).await.unwrap();
 
@@ -59,7 +60,11 @@ async fn target_is_stuck_when_its_parents_are() {
             store::runs::lease_runs(installation.database.worker(), worker, &["noop"], 1, LONG)
                 .await
                 .unwrap();
-        assert_eq!(way(after).await, Progress::InProgress, "something above it runs");
+        assert_eq!(
+            progress_of(after).await,
+            Progress::InProgress,
+            "a parent of the step is running"
+        );
         store::runs::finish_run(installation.database.worker(), leased[0].run, worker, &end)
             .await
             .unwrap();
@@ -67,17 +72,17 @@ async fn target_is_stuck_when_its_parents_are() {
     let steps = control.target(ada, after).await.unwrap().steps;
     assert_eq!((steps.blocked, steps.error), (1, 0));
     assert_eq!(
-        (way(before).await, way(after).await),
+        (progress_of(before).await, progress_of(after).await),
         (Progress::Stuck, Progress::Stuck),
-        "the failure is another blueprint's"
+        "the failed step belongs to another blueprint"
     );
 
     // A step moves in another deployment, but not among this target's ancestors.
     let elsewhere = installation.bound("edge", 2, "runtime").await;
-    assert_eq!(way(elsewhere).await, Progress::InProgress);
+    assert_eq!(progress_of(elsewhere).await, Progress::InProgress);
     assert_eq!(
-        (way(before).await, way(after).await),
+        (progress_of(before).await, progress_of(after).await),
         (Progress::Stuck, Progress::Stuck),
-        "it is not in their way"
+        "the failed step does not block them"
     );
 }

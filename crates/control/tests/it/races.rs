@@ -28,16 +28,16 @@ async fn commit_while(
     id: ReviewId,
     happens: impl Future<Output = ()>,
 ) -> Result<BlueprintNumber, Problem> {
-    let mut held = installation.database.app().begin().await.unwrap();
+    let mut transaction = installation.database.app().begin().await.unwrap();
     sqlx::query("SELECT pg_advisory_xact_lock($1)")
         .bind(migrations::APPLY_LOCK)
-        .execute(&mut *held)
+        .execute(&mut *transaction)
         .await
         .unwrap();
     let between = async {
         installation.has_lock_waiter().await;
         happens.await;
-        held.commit().await.unwrap();
+        transaction.commit().await.unwrap();
     };
     let (committed, ()) = tokio::join!(installation.commit(by, id), between);
     committed
@@ -104,7 +104,7 @@ async fn edit_stops_running_commit_and_makes_author() {
         .give_verdict(&installation.bo, again, VerdictKind::Approve, String::new())
         .await
         .unwrap_err();
-    assert_eq!(verdict.code, "author", "who approved and then edited is an author");
+    assert_eq!(verdict.code, "author", "a person who approved and then edited is an author");
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn revoked_committer_stops_running_commit() {
     .fetch_all(installation.database.app())
     .await
     .unwrap();
-    assert_eq!(noted, ["forbidden", "signed_out"], "who was refused is in the audit");
+    assert_eq!(noted, ["forbidden", "signed_out"], "the audit names the rejected person");
 }
 
 #[tokio::test]
@@ -167,12 +167,12 @@ async fn ended_session_stops_running_commit_and_verdict() {
     assert_eq!(installation.targets().await, before);
 
     let cy = sign_in(installation.cy.person).await;
-    let mut held = installation.database.app().begin().await.unwrap();
-    sqlx::query("SELECT FROM proposal FOR UPDATE").execute(&mut *held).await.unwrap();
+    let mut transaction = installation.database.app().begin().await.unwrap();
+    sqlx::query("SELECT FROM proposal FOR UPDATE").execute(&mut *transaction).await.unwrap();
     let between = async {
         installation.has_lock_waiter().await;
         installation.people.sign_out_everywhere(&cy).await.unwrap();
-        held.commit().await.unwrap();
+        transaction.commit().await.unwrap();
     };
     let (verdict, ()) = tokio::join!(
         installation.control.give_verdict(&cy, id, VerdictKind::Approve, String::new()),
@@ -247,16 +247,19 @@ async fn database_outage_during_commit_leaves_no_trace() {
     let installation = Installation::new().await;
     let id = approved(&installation).await;
     let before = installation.traces().await;
-    let mut held = installation.database.owner().begin().await.unwrap();
+    let mut transaction = installation.database.owner().begin().await.unwrap();
     // The commit's last statement waits here; everything else is already written.
-    sqlx::query("LOCK TABLE audit IN ACCESS EXCLUSIVE MODE").execute(&mut *held).await.unwrap();
+    sqlx::query("LOCK TABLE audit IN ACCESS EXCLUSIVE MODE")
+        .execute(&mut *transaction)
+        .await
+        .unwrap();
     let between = async {
         installation.has_lock_waiter().await;
         installation.database.terminate_connections().await.unwrap();
     };
     let (committed, ()) = tokio::join!(installation.commit(&installation.ada, id), between);
     assert_eq!(committed.unwrap_err().status, 503);
-    drop(held);
+    drop(transaction);
     assert_eq!(installation.traces().await, before);
     installation.commit(&installation.ada, id).await.unwrap();
 }
@@ -291,7 +294,7 @@ async fn parallel_opens_return_the_same_proposal() {
         assert_eq!(
             opened(&installation).await,
             (2 * round, 2 * round),
-            "one for each scope, and one audit of it"
+            "each scope has one proposal and one audit entry for it"
         );
         for id in ids.into_iter().flatten() {
             installation.control.discard(&installation.ada, id, 0).await.unwrap();
@@ -309,11 +312,11 @@ async fn open_never_returns_a_closed_proposal() {
             false => installation.control.propose(by, web).await.unwrap(),
         };
         let before = open(&installation.ada).await;
-        let mut held = installation.database.owner().begin().await.unwrap();
-        assert!(store::proposals::discard_proposal(&mut held, before, 0).await.unwrap());
+        let mut transaction = installation.database.owner().begin().await.unwrap();
+        assert!(store::proposals::discard_proposal(&mut transaction, before, 0).await.unwrap());
         let between = async {
             installation.has_lock_waiter().await;
-            held.commit().await.unwrap();
+            transaction.commit().await.unwrap();
         };
         let (after, ()) = tokio::join!(open(&installation.bo), between);
         assert_ne!(after, before);

@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use api::deployments::StepsQuery;
 use api::nodes::NodesQuery;
 use api::pending::{PendingGroup, PendingQuery};
 use api::reviews::ReviewStateFilter;
 use api::runs::StepState;
+use api::views::board::BoardRole;
 use api::views::graph::GraphOptions;
 use control::MissingVertex;
 use control::people::{NewPerson, Permission};
@@ -82,10 +84,10 @@ impl RandomCluster {
     }
 
     /// Binds exactly these noderoles, each with random parents among those named before it.
-    async fn commit(&mut self, wanted: &[(usize, &'static str)], chance: &mut Chance) {
+    async fn commit(&mut self, bindings: &[(usize, &'static str)], chance: &mut Chance) {
         let mut docs: BTreeMap<NodeId, NodeDoc> = BTreeMap::new();
         let mut placed: Vec<(NodeId, NoderoleKey, u32)> = Vec::new();
-        for (node, name) in wanted {
+        for (node, name) in bindings {
             let (id, key) = (self.nodes[*node], NoderoleKey::first(role(name)));
             let mut parents: Vec<(EdgeDoc, u32)> = Vec::new();
             for (of, parent, rank) in &placed {
@@ -109,16 +111,18 @@ impl RandomCluster {
                 parents: parents.into_iter().map(|(edge, _)| edge).collect(),
             };
             placed.push((id, key.clone(), rank));
-            let doc = docs.entry(id).or_insert_with(|| bare(id, *node, self.web));
+            let doc = docs.entry(id).or_insert_with(|| empty_node(id, *node, self.web));
             doc.noderoles.insert(key, noderole);
         }
         let mut new: Blueprint = self.line.blueprint.clone();
         let mut objects = Vec::new();
         for (n, id) in self.nodes.iter().enumerate() {
-            let there = new.nodes.contains_key(id);
+            let exists = new.nodes.contains_key(id);
             match docs.remove(id) {
                 Some(doc) => objects.push(new.insert_node(doc).unwrap()),
-                None if there => objects.push(new.insert_node(bare(*id, n, self.web)).unwrap()),
+                None if exists => {
+                    objects.push(new.insert_node(empty_node(*id, n, self.web)).unwrap())
+                }
                 None => {}
             }
         }
@@ -173,11 +177,11 @@ impl RandomCluster {
         .fetch_one(self.installation.database.owner())
         .await
         .unwrap();
-        assert_eq!(odd, 0, "{when}: runs that nothing waits for");
+        assert_eq!(odd, 0, "{when}: runs exist that no step waits for");
     }
 }
 
-fn bare(id: NodeId, n: usize, deployment: DeploymentId) -> NodeDoc {
+fn empty_node(id: NodeId, n: usize, deployment: DeploymentId) -> NodeDoc {
     NodeDoc {
         id,
         fqdn: fqdn(n + 1),
@@ -195,15 +199,15 @@ async fn rows_match_documents_after_random_commits() {
         let mut chance = Chance(seed);
         let mut play = RandomCluster::new().await;
         for round in 0..25 {
-            let mut wanted = Vec::new();
+            let mut bindings = Vec::new();
             for name in ROLES {
                 for node in 0..4 {
                     if chance.one_in(3) {
-                        wanted.push((node, name));
+                        bindings.push((node, name));
                     }
                 }
             }
-            play.commit(&wanted, &mut chance).await;
+            play.commit(&bindings, &mut chance).await;
             play.holds(&format!("seed {seed}, round {round}, committed")).await;
             for _ in 0..chance.below(4) {
                 play.work(&mut chance).await;
@@ -215,7 +219,7 @@ async fn rows_match_documents_after_random_commits() {
             .fetch_one(play.installation.database.owner())
             .await
             .unwrap();
-        assert_eq!(meant, 0, "everything was taken away");
+        assert_eq!(meant, 0, "no noderole is desired");
     }
 }
 
@@ -267,10 +271,10 @@ async fn run_of_removed_noderole_is_not_applied() {
             .unwrap()
             .len(),
         1,
-        "it goes on"
+        "the active run continues"
     );
     play.commit(&[(0, "base"), (1, "base")], &mut chance).await;
-    play.holds("bound again under a running attempt").await;
+    play.holds("bound again during a running attempt").await;
     let end = RunEnd::Succeeded {
         result: Map::from_iter([("a".to_owned(), json!(1))]),
         output: json!({"a": 1}),
@@ -286,7 +290,7 @@ async fn run_of_removed_noderole_is_not_applied() {
     assert_eq!(
         steps,
         vec![("todo".to_owned(), 0, None); 2],
-        "what it did belongs to a noderole that went"
+        "the result belongs to the removed noderole"
     );
     play.holds("ended").await;
 }
@@ -316,7 +320,7 @@ async fn expunged_node_ends_all_its_noderoles() {
         store::runs::renew_runs(play.installation.database.worker(), play.worker, &runs, LONG)
             .await
             .unwrap();
-    assert_eq!(still.len(), 1, "the worker learns that one of them is over");
+    assert_eq!(still.len(), 1, "the worker is notified that one run ended");
     let page = play
         .installation
         .control
@@ -332,7 +336,7 @@ async fn expunged_node_ends_all_its_noderoles() {
             api::nodes::NodeRequest::named(fqdn(1).to_string(), "/srv/elsewhere/n1"),
         )
         .await;
-    assert_ne!(again.unwrap(), play.nodes[0], "its name is free, its id is not used again");
+    assert_ne!(again.unwrap(), play.nodes[0], "the name can be used again, and the id cannot");
     let gone = NoderoleKey::first(role("base")).id(play.nodes[0]);
     let refused =
         play.installation.control.noderole(&play.installation.ada, gone).await.unwrap_err();
@@ -427,7 +431,11 @@ async fn deployment_is_unbound_then_removed() {
     passes(&installation, "web", vec![installation.bind("web", 1, "app").await]).await;
     let states: Vec<String> =
         installation.steps().await.into_iter().map(|(_, _, state, _)| state).collect();
-    assert_eq!(states, ["todo", "blocked", "blocked"], "bound again, it begins anew");
+    assert_eq!(
+        states,
+        ["todo", "blocked", "blocked"],
+        "a noderole that is bound again starts over"
+    );
 
     let reason = "burnt".to_owned();
     passes(&installation, "web", vec![Edit::ExpungeNode(edit::ExpungeNode { node: n1, reason })])
@@ -476,7 +484,7 @@ async fn deployment_is_unbound_then_removed() {
         .fetch_one(installation.database.owner())
         .await
         .unwrap();
-    assert_eq!(open, 0, "what was proposed on it went with it");
+    assert_eq!(open, 0, "the proposal on it was closed");
     let whole = installation
         .submit(
             &installation.ada,
@@ -503,7 +511,7 @@ async fn deployment_is_unbound_then_removed() {
     assert_eq!(
         shown.iter().find(|r| r.review == whole).unwrap().deployment.as_str(),
         "web",
-        "its reviews say its name"
+        "its reviews keep the deployment's name"
     );
 }
 
@@ -519,7 +527,7 @@ async fn policy_change_satisfies_old_and_new_policy() {
         .submit(&installation.ada, "web", vec![Edit::SetPolicy(edit::SetPolicy { policy })])
         .await;
     let review = installation.control.review(&installation.bo, id).await.unwrap();
-    assert_eq!(review.gate.needed, 2, "it passes under both");
+    assert_eq!(review.gate.needed, 2, "both the old and the new policy are satisfied");
     assert!(review.summary[0].contains("2 approvals for every change"), "{:?}", review.summary);
     installation.approve(&installation.bo, id).await;
     assert_eq!(installation.commit(&installation.ada, id).await.unwrap_err().code, "not_approved");
@@ -532,7 +540,7 @@ async fn policy_change_satisfies_old_and_new_policy() {
     assert_eq!(
         installation.control.review(&installation.bo, back).await.unwrap().gate.needed,
         2,
-        "the old one asks for 2"
+        "the old policy requires two approvals"
     );
     let draft = installation.board("web").await.proposal.unwrap();
     installation.control.discard(&installation.ada, draft.id, draft.version).await.unwrap();
@@ -690,12 +698,12 @@ async fn unsatisfiable_policy_is_rejected() {
     let admin = installation.people.sign_in_as_owner("root").await.unwrap();
     installation.people.disable(Some(&admin), installation.cy.person).await.unwrap();
     let review = installation.control.review(&installation.bo, id).await.unwrap();
-    let reported = review.checks.iter().map(|finding| finding.what.as_str()).collect::<Vec<_>>();
-    let what = "The policy would require 2 approvals for every change, but only 1 person may \
+    let reported = review.checks.iter().map(|finding| finding.problem.as_str()).collect::<Vec<_>>();
+    let expected = "The policy would require 2 approvals for every change, but only 1 person may \
                 review without being an author: this change could never be committed";
-    assert_eq!(reported, [what]);
+    assert_eq!(reported, [expected]);
     let problem = installation.commit(&installation.ada, id).await.unwrap_err();
-    assert!(problem.code == "lint" && problem.detail.contains(what), "{problem:?}");
+    assert!(problem.code == "lint" && problem.detail.contains(expected), "{problem:?}");
 }
 
 const TOOLS: &str = "
@@ -718,7 +726,7 @@ impl Tools {
         let installation = Installation::new().await;
         let files = [("tools/tools.yml".to_owned(), TOOLS.as_bytes().to_vec())].into();
         let version =
-            installation.control.import_barclamps(None, &files).await.unwrap().barclamps[0].2;
+            installation.control.import_barclamps(None, &files).await.unwrap().barclamps[0].hash;
         let barclamp = BarclampName::parse("tools").unwrap();
         let web = installation.id("web").await;
         let add = |name: &str| Edit::AddRole(edit::AddRole { deployment: web, role: role(name) });
@@ -768,7 +776,7 @@ impl Tools {
                 store::runs::lease_runs(pool, self.worker, &["test"], 1, LONG).await.unwrap();
             let Some(run) = leased.first().map(|leased| leased.run) else { return ran };
             store::runs::finish_run(pool, run, self.worker, end).await.unwrap();
-            let what: String = sqlx::query_scalar(
+            let role: String = sqlx::query_scalar(
                 "SELECT s.action || ' ' || n.role FROM run r JOIN step s ON s.id = r.step_id
                  JOIN noderole n ON n.id = s.noderole_id WHERE r.id = $1",
             )
@@ -776,7 +784,7 @@ impl Tools {
             .fetch_one(self.installation.database.owner())
             .await
             .unwrap();
-            ran.push(what);
+            ran.push(role);
         }
     }
 
@@ -822,11 +830,59 @@ async fn committed_removal_runs_before_noderole_is_deleted() {
     installation.control.retry(&installation.ada, plug, "freed the disk".into()).await.unwrap();
     assert_eq!(tools.runs(&succeeded).await, ["remove plug", "remove tool"]);
     assert_eq!(tools.removals().await, states(&[("plug", "active"), ("tool", "active")]));
+    let query = StepsQuery::default();
+    let page = installation.control.find_steps(&installation.ada, &query).await.unwrap();
+    let listed: Vec<String> =
+        page.steps.iter().map(|step| format!("{} {}", step.action, step.noderole)).collect();
+    assert_eq!(listed, [""; 0], "the list has no noderoles that are gone");
     tools.holds("removed").await;
 
     tools.commits(vec![installation.bind("web", 1, "tool").await]).await;
     assert_eq!(tools.removals().await, states(&[("plug", "active"), ("tool", "gone")]));
     tools.holds("bound again").await;
+}
+
+#[tokio::test]
+async fn board_shows_which_removals_run() {
+    let tools = Tools::new().await;
+    let installation = &tools.installation;
+    tools.commits(vec![installation.bind("web", 1, "plug").await]).await;
+    // The role, whether the proposal removes it, and whether `remove` runs.
+    let marks = async || -> Vec<(String, bool, bool)> {
+        let board = installation.board("web").await;
+        let roles = board.groups.iter().flat_map(|group| &group.roles);
+        let mark = |role: &BoardRole| {
+            let noderole = role.noderoles.first()?;
+            Some((role.role.to_string(), noderole.removed, noderole.runs_remove))
+        };
+        let mut all: Vec<_> = roles.filter_map(mark).collect();
+        all.sort();
+        all
+    };
+    let of = |going: bool, runs: [bool; 3]| {
+        let names = ["plain", "plug", "tool"].into_iter().zip(runs);
+        names.map(|(name, runs)| (name.to_owned(), going, runs)).collect::<Vec<_>>()
+    };
+    assert_eq!(marks().await, of(false, [false, true, true]));
+
+    let n1 = installation.node(1).await;
+    let proposal = installation.control.propose_on_node(&installation.ada, n1).await.unwrap();
+    let view = installation.control.node_proposal(&installation.ada, proposal).await.unwrap();
+    let roles = view.noderoles.iter();
+    let roles: BTreeMap<_, _> =
+        roles.map(|role| (role.noderole.to_string(), role.runs_remove)).collect();
+    assert_eq!((roles["plug"], roles["plain"]), (true, false));
+    let version = view.proposal.version;
+    installation.control.discard(&installation.ada, proposal, version).await.unwrap();
+
+    let edits = vec![tools.unbind("tool").await];
+    let (proposal, version) = installation.propose(&installation.ada, "web", edits).await;
+    assert_eq!(marks().await, of(true, [false, true, true]));
+    // Nothing runs on an expunged node.
+    let expunge = edit::ExpungeNode { node: n1, reason: "its board burnt".into() };
+    installation.control.undo(&installation.ada, proposal, version).await.unwrap();
+    installation.propose(&installation.ada, "web", vec![Edit::ExpungeNode(expunge)]).await;
+    assert_eq!(marks().await, of(true, [false, false, false]));
 }
 
 #[tokio::test]

@@ -14,12 +14,16 @@ impl Installation {
     /// Commits edits by cy that move the base of the deployment's open reviews. Only one personal
     /// proposal can be open on it, so this one is of another kind.
     pub async fn moved_by(&self, deployment: &str, edits: Vec<Edit>) -> BlueprintNumber {
-        let id = self.submitted_beside(deployment, edits).await;
+        let id = self.submitted_in_other_proposal(deployment, edits).await;
         self.commit(&self.cy, id).await.unwrap()
     }
 
     /// Like [`Self::moved_by`], approved but not committed.
-    pub async fn submitted_beside(&self, deployment: &str, edits: Vec<Edit>) -> ReviewId {
+    pub async fn submitted_in_other_proposal(
+        &self,
+        deployment: &str,
+        edits: Vec<Edit>,
+    ) -> ReviewId {
         let sql = "INSERT INTO proposal (deployment_id, kind, created_by) VALUES ($1, 'autopilot', $2) RETURNING id";
         let query =
             sqlx::query_scalar(sql).bind(self.id(deployment).await.0).bind(self.cy.person.0);
@@ -59,7 +63,7 @@ async fn moved_base_is_replanned_with_equal_effect() {
         (ReviewState::Replaced, target, true)
     );
     assert_eq!(
-        (became.moved, became.dropped),
+        (became.moved, became.voided_verdicts),
         (vec![format!("web (blueprint {target})")], vec!["bo (approved)".into()])
     );
     let is = installation.control.review(&installation.bo, new).await.unwrap();
@@ -74,7 +78,7 @@ async fn moved_base_is_replanned_with_equal_effect() {
     assert_eq!(installation.board("web").await.proposal.unwrap().review, Some(new));
 
     let refused = installation.commit(&installation.ada, old).await.unwrap_err();
-    assert_eq!(refused.code, "not_newest", "the void one stays void");
+    assert_eq!(refused.code, "not_newest", "the void review stays void");
     let refused = installation
         .control
         .give_verdict(&installation.bo, old, VerdictKind::Approve, String::new())
@@ -82,7 +86,7 @@ async fn moved_base_is_replanned_with_equal_effect() {
         .unwrap_err();
     assert_eq!(refused.code, "not_newest");
     let refused = installation.commit(&installation.ada, new).await.unwrap_err();
-    assert_eq!(refused.code, "not_approved", "bo's approval was of the other one");
+    assert_eq!(refused.code, "not_approved", "bo approved the replaced review");
     // The person who moved the base is not an author of the replanned proposal.
     installation.approve(&installation.cy, new).await;
     installation.commit(&installation.ada, new).await.unwrap();
@@ -158,7 +162,7 @@ async fn replan_with_refused_edits_is_sent_back() {
     assert_eq!(
         installation.board("edge").await.proposal.unwrap().sent_back,
         None,
-        "once it is edited it is a draft like others"
+        "an edited proposal is no longer marked as sent back"
     );
     let again = installation
         .control
@@ -184,7 +188,7 @@ async fn replan_without_remaining_changes_is_sent_back() {
 }
 
 #[tokio::test]
-async fn edit_made_by_another_commit_leaves_summary() {
+async fn edit_made_by_another_commit_is_not_summarized() {
     let installation = Installation::new().await;
     installation.bound("web", 1, "app").await;
     let made = installation.data_edit("web", json!({"a": 1})).await;
@@ -219,7 +223,7 @@ async fn crash_after_commit_is_replanned_by_sweep() {
     let edit = installation.data_edit("web", json!({"a": 1})).await;
     let old = installation.submit(&installation.ada, "web", vec![edit]).await;
     let edit = installation.bind("web", 2, "still").await;
-    let other = installation.submitted_beside("web", vec![edit]).await;
+    let other = installation.submitted_in_other_proposal("web", vec![edit]).await;
     // Replanning waits for this lock; the commit does not.
     let mut holding = installation.database.app().begin().await.unwrap();
     let sql = "SELECT 1 FROM proposal p JOIN review s ON s.proposal_id = p.id WHERE s.id = $1 FOR UPDATE OF p";
@@ -233,7 +237,7 @@ async fn crash_after_commit_is_replanned_by_sweep() {
             installation.has_lock_waiter().await;
         };
         tokio::select! {
-            done = commit => panic!("it should wait: {done:?}"),
+            done = commit => panic!("the commit must wait: {done:?}"),
             () = dies => {}
         }
     }
@@ -248,11 +252,11 @@ async fn crash_after_commit_is_replanned_by_sweep() {
             "Planned on an older state: web (blueprint {target}) changed since. An author must submit it \
              again. Can act: ada"
         ),
-        "cy may edit, too, and is no author"
+        "cy can edit but is not an author"
     );
     let (one, two) =
         tokio::join!(installation.control.replan_stale(), installation.control.replan_stale());
-    assert_eq!(one.unwrap() + two.unwrap(), 1, "two sweeps do it once");
+    assert_eq!(one.unwrap() + two.unwrap(), 1, "two parallel sweeps replan the review once");
     assert_eq!(installation.control.replan_stale().await.unwrap(), 0);
     assert!(
         installation
@@ -295,7 +299,27 @@ async fn replan_records_are_immutable() {
                SELECT id, proposal_id, 9, 1, '[{}]' FROM review WHERE id <> $1 LIMIT 1";
     assert!(
         sqlx::query(sql).bind(old.0).execute(installation.database.app()).await.is_err(),
-        "not the proposal's version"
+        "the server must not change the version of the proposal"
+    );
+}
+
+#[tokio::test]
+async fn rejected_submission_suggests_one_solution() {
+    let installation = Installation::new().await;
+    let (web, n1) = (installation.id("web").await, installation.node(1).await);
+    let member = Edit::MoveNode(edit::MoveNode { node: n1, deployment: web });
+    installation.moved_by("web", vec![member]).await;
+    let edits = vec![installation.bind("web", 1, "app").await];
+    let (id, version) = installation.propose_each(&installation.ada, "web", edits).await;
+    let expunged = Edit::ExpungeNode(edit::ExpungeNode { node: n1, reason: "burnt".into() });
+    installation.moved_by("web", vec![expunged]).await;
+    let submitted = installation.control.submit(&installation.ada, id, version, "late".into());
+    let refused = submitted.await.unwrap_err();
+    assert_eq!((refused.status, refused.code.as_str()), (409, "edit_refused"));
+    assert!(
+        refused.detail.ends_with("Resolve this or undo the edit, then submit.")
+            && !refused.detail.contains("iscard"),
+        "{refused:?}"
     );
 }
 

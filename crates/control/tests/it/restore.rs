@@ -55,7 +55,7 @@ async fn deployment_is_restored_by_reviewed_proposal() {
     assert_eq!(
         installation.commit(&installation.ada, id).await.unwrap_err().code,
         "not_approved",
-        "a second person reviews it"
+        "a second person must approve"
     );
     installation.approve(&installation.bo, id).await;
     let back = installation.commit(&installation.ada, id).await.unwrap();
@@ -100,11 +100,15 @@ async fn partial_restore_leaves_out_named_parts() {
     let named: Vec<&str> = refused.errors.iter().map(|error| error.at.as_str()).collect();
     assert_eq!(named, ["node n1", "app on n1", "base on n1", "runtime on n1"]);
     assert!(refused.errors[0].detail.contains("The node was expunged since"), "{refused:?}");
-    assert_eq!(installation.traces().await, traces, "nothing is opened");
+    assert_eq!(installation.traces().await, traces, "no proposal is opened");
 
     let restored =
         installation.control.restore(&installation.ada, "web", then, true).await.unwrap();
-    assert_eq!((restored.edits, restored.missing.len()), (1, 4), "the data: {restored:?}");
+    assert_eq!(
+        (restored.edits, restored.missing.len()),
+        (1, 4),
+        "only the data is restored: {restored:?}"
+    );
     // The proposal and its review show the left-out parts, for as long as the review exists.
     let left_out =
         Some(NotRestored { blueprint: then, missing: restored.missing.clone(), more: 0 });

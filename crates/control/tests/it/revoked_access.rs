@@ -6,7 +6,7 @@ use api::Problem;
 use api::nodes::NodeChange;
 use api::nodes::NodeRequest;
 use api::people::{AccountKind, Grant, Password, PasswordRequest, PersonRequest, TokenRequest};
-use control::ToCommit;
+use control::CommitInput;
 use control::people::{Actor, ClientInfo, NewPerson, Permission};
 use engine::anneal::Limits;
 use engine::blueprint::Anchor;
@@ -90,12 +90,12 @@ impl TestObjects {
         installation: &Installation,
         by: &Actor,
     ) -> Vec<(&'static str, Result<(), Problem>)> {
-        let (control, why) = (&installation.control, || "because".to_owned());
+        let (control, reason) = (&installation.control, || "because".to_owned());
         let (proposal, version, id) = (self.proposal, self.version, self.review);
         let [n1, n4] = self.nodes;
         let shed = "barclamp: {name: shed, version: '1', description: For tests}\nroles:\n  - {name: shed, jig: noop}\n";
         let files = [("shed/shed.yml".to_owned(), shed.as_bytes().to_vec())].into();
-        let commit = ToCommit { review: id, typed: None, cancel: false };
+        let commit = CommitInput { review: id, typed: None, cancel: false };
         let request = NodeRequest::named("new.house.example.com", "/srv/nodes/new");
         let described = NodeChange { description: Some("mine".into()), ..NodeChange::default() };
         vec![
@@ -115,18 +115,18 @@ impl TestObjects {
             ("reply", control.reply(by, self.thread, "so".into()).await.map(drop)),
             ("reopen a thread", control.resolve_thread(by, self.thread, false).await),
             ("resolve a thread", control.resolve_thread(by, self.thread, true).await),
-            ("look", control.record_view(by, id).await),
-            ("mark as opened", control.mark_viewed(by, id, vec![Anchor::Node(n1)]).await.map(drop)),
+            ("record a view", control.record_view(by, id).await),
+            ("mark as viewed", control.mark_viewed(by, id, vec![Anchor::Node(n1)]).await.map(drop)),
             (
-                "give_verdict",
+                "give a verdict",
                 control.give_verdict(by, id, VerdictKind::Approve, String::new()).await,
             ),
             ("commit", control.commit(by, commit).await.map(drop)),
-            ("retry", control.retry(by, self.noderole, why()).await),
+            ("retry", control.retry(by, self.noderole, reason()).await),
             ("cancel", control.cancel(by, self.run).await),
-            ("hold", control.hold(by, self.edge, true, why()).await),
-            ("set_priority", control.set_priority(by, self.edge, 3, why()).await),
-            ("switch", control.switch(by, false, why()).await.map(drop)),
+            ("hold", control.hold(by, self.edge, true, reason()).await),
+            ("set_priority", control.set_priority(by, self.edge, 3, reason()).await),
+            ("switch", control.switch(by, false, reason()).await.map(drop)),
             ("add a node", control.add_node(by, request).await.map(drop)),
             (
                 "add many",
@@ -136,10 +136,13 @@ impl TestObjects {
                     .map(drop),
             ),
             ("change a node", control.change_node(by, n4, 1, described).await.map(drop)),
-            ("start maintenance", control.set_maintenance(by, n4, true, why()).await),
-            ("make a node's token", control.mint_node_token(by, n4, "x".into(), 1).await.map(drop)),
-            ("revoke a node's token", control.revoke_node_token(by, n4, Uuid::nil()).await),
-            ("take a record out", control.delete_node(by, n4, None).await),
+            ("start maintenance", control.set_maintenance(by, n4, true, reason()).await),
+            (
+                "create a node token",
+                control.create_node_token(by, n4, "x".into(), 1).await.map(drop),
+            ),
+            ("revoke a node token", control.revoke_node_token(by, n4, Uuid::nil()).await),
+            ("delete a record", control.delete_node(by, n4, None).await),
         ]
     }
 }
@@ -177,7 +180,7 @@ async fn change_oneself(
     };
     let password = PasswordRequest { old: None, new: Password::typed("vague otter lamp") };
     vec![
-        ("make a token", people.make_token(by, &token).await.map(drop)),
+        ("make a token", people.create_token(by, &token).await.map(drop)),
         ("revoke a token", people.revoke_token(by, Uuid::nil()).await),
         ("set a password", people.set_password(by, &password).await.map(drop)),
         ("dismiss notices", people.dismiss_notices(by).await),
@@ -209,10 +212,10 @@ async fn left(installation: &Installation) -> (Vec<i64>, i64, i64) {
     (installation.traces().await, more, proposals)
 }
 
-fn all_refused(tried: &[(&str, Result<(), Problem>)], status: u16, why: &str) {
-    for (what, answer) in tried {
+fn all_refused(tried: &[(&str, Result<(), Problem>)], status: u16, detail: &str) {
+    for (call, answer) in tried {
         let found = answer.as_ref().map_err(|problem| problem.status);
-        assert_eq!(found, Err(status), "{what}, {why}: {answer:?}");
+        assert_eq!(found, Err(status), "{call}, {detail}: {answer:?}");
     }
 }
 
@@ -280,12 +283,12 @@ async fn actor_disabled_during_submit_submits_nothing() {
         .await
         .unwrap();
     let before = left(&installation).await;
-    let mut held = installation.database.app().begin().await.unwrap();
-    sqlx::query("SELECT FROM proposal FOR UPDATE").execute(&mut *held).await.unwrap();
+    let mut transaction = installation.database.app().begin().await.unwrap();
+    sqlx::query("SELECT FROM proposal FOR UPDATE").execute(&mut *transaction).await.unwrap();
     let between = async {
         installation.has_lock_waiter().await;
         installation.people.disable(None, dan.person).await.unwrap();
-        held.commit().await.unwrap();
+        transaction.commit().await.unwrap();
     };
     let (submitted, ()) = tokio::join!(
         installation.control.submit(&dan, things.proposal, version, "mine".into()),
@@ -300,16 +303,16 @@ async fn permission_revoked_during_retry_starts_nothing() {
     let installation = with_dan().await;
     let things = TestObjects::of(&installation).await;
     let dan = sign_in_with(&installation, "dan").await;
-    let mut held = installation.database.app().begin().await.unwrap();
+    let mut transaction = installation.database.app().begin().await.unwrap();
     sqlx::query("SELECT pg_advisory_xact_lock($1)")
         .bind(migrations::APPLY_LOCK)
-        .execute(&mut *held)
+        .execute(&mut *transaction)
         .await
         .unwrap();
     let between = async {
         installation.has_lock_waiter().await;
         sql(&installation, "UPDATE person SET permissions = '{viewer}' WHERE name = 'dan'").await;
-        held.commit().await.unwrap();
+        transaction.commit().await.unwrap();
     };
     let (retried, ()) =
         tokio::join!(installation.control.retry(&dan, things.noderole, "again".into()), between);
@@ -329,15 +332,15 @@ async fn permission_revoked_during_retry_starts_nothing() {
             .fetch_all(installation.database.app())
             .await
             .unwrap();
-    let refused = |why: &str| ("step.retry.refused".to_owned(), Some(why.to_owned()));
+    let refused = |detail: &str| ("step.retry.refused".to_owned(), Some(detail.to_owned()));
     assert_eq!(noted, [refused("forbidden"), refused("state")]);
 }
 
 /// Functions that write without reloading the actor, with the reason.
 const WITHOUT_ACTOR: [(&str, &str); 13] = [
-    ("begin", "the start of the other functions"),
+    ("begin", "the other functions begin with it"),
     ("ensure_genesis", "Gantry itself"),
-    ("ensure_connection", "for the person who has the machine and the database"),
+    ("ensure_connection", "for a person with access to the machine and the database"),
     ("insert_in_savepoint", "runs in the transaction of `add_nodes`, which reloads the actor"),
     ("propose_binding", "records the author; the function that it calls reloads the actor"),
     ("replan", "Gantry itself"),
@@ -385,7 +388,7 @@ fn writes(text: &str) -> bool {
 fn every_write_reloads_the_actor() {
     let asks =
         [".still(", ".lock_review_to_discuss(", ".lock_thread_to_discuss(", ".begin_change("];
-    let (mut excused, mut asked) = (BTreeSet::new(), 0);
+    let (mut excused, mut checked) = (BTreeSet::new(), 0);
     for file in installation::sources() {
         for (name, text) in functions(&std::fs::read_to_string(&file).unwrap()) {
             let looks_up = asks.iter().any(|call| text.contains(call));
@@ -395,18 +398,18 @@ fn every_write_reloads_the_actor() {
                 None => {
                     assert!(
                         looks_up,
-                        "{name} in {} writes, and does not ask Actor::still",
+                        "{name} in {} writes without calling Actor::still",
                         file.display()
                     );
-                    asked += 1;
+                    checked += 1;
                 }
             }
         }
     }
     assert!(
-        asked > 30,
-        "only {asked} functions that write were found: the words that this test looks for have changed"
+        checked > 30,
+        "found only {checked} functions that write: adapt the search of this test"
     );
     let needed: BTreeSet<&str> = WITHOUT_ACTOR.iter().map(|(name, _)| *name).collect();
-    assert_eq!(excused, needed, "an excuse that nobody needs any more");
+    assert_eq!(excused, needed, "these exceptions are no longer needed");
 }

@@ -27,8 +27,8 @@ async fn failed_steps_are_retried_except_destructive_ones() {
     assert_eq!(overview.rollouts[0].steps.error, 2);
 
     let retry = async |destructive| {
-        let wanted = RetryFailed { reason: "freed the disk".into(), destructive };
-        let outcome = control.retry_failed(ada, number, &wanted).await.unwrap();
+        let request = RetryFailed { reason: "freed the disk".into(), destructive };
+        let outcome = control.retry_failed(ada, number, &request).await.unwrap();
         assert!(outcome.refused.is_empty() && !outcome.more, "{outcome:?}");
         (outcome.retried, outcome.destructive)
     };

@@ -31,8 +31,11 @@ fn answer(answer: Value) -> FactorRequest {
 /// The code of a secret, `steps` time steps from now.
 fn code(secret: &str, steps: i64) -> String {
     let app = Builder::new().with_secret(Secret::try_from_base32(secret).unwrap()).build().unwrap();
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
-    app.generate(now.saturating_add_signed(30 * steps)).to_string()
+    app.generate(seconds_since_1970().saturating_add_signed(30 * steps)).to_string()
+}
+
+fn seconds_since_1970() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()
 }
 
 impl Installation {
@@ -67,6 +70,11 @@ impl Installation {
     }
 
     async fn set_up(&self, actor: &Actor) -> String {
+        // Tests use codes of neighboring time steps, so no new one may begin in between.
+        let left = 30 - seconds_since_1970() % 30;
+        if left < 10 {
+            tokio::time::sleep(std::time::Duration::from_secs(left)).await;
+        }
         let secret = self.people.start_totp(actor).await.unwrap().secret;
         self.people
             .confirm_totp(actor, &Code::entered(code(&secret, -1)), &ClientInfo::default())
@@ -106,9 +114,12 @@ async fn session_by_password_needs_the_code() {
     let id = installation.submit(&installation.ada, "web", vec![edit]).await;
     installation.post_password(&installation.bo).await;
     let (bo, session) = installation.by_password("bo").await;
-    assert!(!bo.needs_factor(), "none is set up and the policy demands none");
+    assert!(!bo.needs_factor(), "no factor is set up and the policy requires none");
     let secret = installation.set_up(&bo).await;
-    assert!(!installation.now(&session).await.needs_factor(), "it set the app up");
+    assert!(
+        !installation.now(&session).await.needs_factor(),
+        "setting up the app counts as presenting the factor"
+    );
 
     let (bo, session) = installation.by_password("bo").await;
     assert!(bo.needs_factor() && bo.permissions.is_empty());
@@ -123,7 +134,7 @@ async fn session_by_password_needs_the_code() {
     assert_eq!(
         code_of(installation.people.start_totp(&bo).await),
         "second_factor_needed",
-        "another app"
+        "adding another app needs the second factor"
     );
     assert_eq!(code_of(installation.people.remove_totp(&bo).await), "second_factor_needed");
     let password = PasswordRequest {
@@ -136,14 +147,14 @@ async fn session_by_password_needs_the_code() {
     );
     assert!(!installation.people.can_still_view(&bo).await.unwrap());
     let state = installation.people.second_factor(&bo).await.unwrap();
-    assert!(state.totp && state.needed && !state.demanded && state.passkeys == 0);
+    assert!(state.totp && state.needed && !state.required && state.passkeys == 0);
 
     assert_eq!(code_of(installation.present(&bo, &factor_request("12345")).await), "invalid");
     assert_eq!(code_of(installation.present(&bo, &FactorRequest::default()).await), "invalid");
     assert_eq!(
         code_of(installation.present(&bo, &factor_request(&code(&secret, -1))).await),
         "code_used",
-        "it confirmed the app"
+        "the code was used to confirm the app"
     );
     installation.present(&bo, &factor_request(&code(&secret, 0))).await.unwrap();
     let now = installation.now(&session).await;
@@ -182,7 +193,7 @@ async fn passkey_is_presented_once_per_request() {
     assert_eq!(
         code_of(installation.present(&bo, &answer(signed)).await),
         "no_passkey_request",
-        "it is consumed"
+        "a request is used up by its answer"
     );
     let options = installation.people.factor_options(&bo, &site).await.unwrap().options;
     let old = "UPDATE session SET ceremony = jsonb_set(ceremony, '{second_factor,at}', '1')";
@@ -190,7 +201,7 @@ async fn passkey_is_presented_once_per_request() {
     assert_eq!(
         code_of(installation.present(&bo, &answer(key.get(ORIGIN, &options))).await),
         "no_passkey_request",
-        "too old"
+        "the request is too old"
     );
     assert_eq!(code_of(installation.present(&bo, &answer(json!({ "id": "x" }))).await), "invalid");
     let options = installation.people.factor_options(&bo, &site).await.unwrap().options;
@@ -226,19 +237,19 @@ async fn policy_forces_setup() {
     assert!(bo.needs_factor());
     let (thief, _) = installation.by_password("bo").await;
     let state = installation.people.second_factor(&bo).await.unwrap();
-    assert!(state.demanded && state.needed && !state.any());
+    assert!(state.required && state.needed && !state.any());
     let page = installation.people.factor_page(&bo).await.unwrap();
     assert_eq!((page.person.as_str(), page.set_up), ("bo", None));
     let made = installation.people.start_totp(&bo).await.unwrap();
     assert_eq!(
         installation.people.factor_page(&bo).await.unwrap().set_up,
         Some(made.clone()),
-        "for the page without scripts"
+        "pages without scripts can show the secret"
     );
     assert_eq!(
         installation.people.factor_page(&thief).await.unwrap().set_up,
         None,
-        "another session does not see it"
+        "another session cannot see the secret"
     );
     let confirm = async |actor: &Actor, steps| {
         installation
@@ -254,12 +265,12 @@ async fn policy_forces_setup() {
     assert_eq!(
         installation.people.factor_page(&bo).await.unwrap().set_up,
         None,
-        "it is shown no more"
+        "the secret is not shown again"
     );
     assert_eq!(code_of(installation.people.start_totp(&bo).await), "totp_set");
     assert_eq!(code_of(installation.people.start_totp(&thief).await), "second_factor_needed");
     installation.people.remove_totp(&bo).await.unwrap();
-    assert!(installation.now(&session).await.needs_factor(), "the policy demands another one");
+    assert!(installation.now(&session).await.needs_factor(), "the policy requires another factor");
 }
 
 #[tokio::test]
@@ -284,7 +295,7 @@ async fn wrong_codes_are_throttled() {
         people
             .sign_in_by_password("bo", password, &from(99), None)
             .await
-            .expect("the password resets nothing");
+            .expect("a sign-in by password");
     }
     let refused = present(20, &right).await.expect_err("a refusal");
     assert_eq!((refused.status, refused.code.as_str()), (429, "too_many_attempts"));
@@ -296,7 +307,7 @@ async fn wrong_codes_are_throttled() {
     assert_eq!(
         code_of(people.present_factor(&cy, None, &factor_request("000000"), &from(31)).await),
         "no_totp",
-        "no guess"
+        "a person without an app is not throttled"
     );
 }
 
@@ -312,7 +323,7 @@ async fn admin_resets_the_factor_of_another_person() {
             .people
             .reset_factor(Some(&installation.ada), bo.person)
             .await
-            .expect_err("no admin")
+            .expect_err("a person who is not an admin")
             .status,
         403
     );
@@ -324,11 +335,18 @@ async fn admin_resets_the_factor_of_another_person() {
         "own_account"
     );
     installation.people.reset_factor(Some(&ada), bo.person).await.unwrap();
-    assert_eq!(installation.people.actor_of_session(&session).await.unwrap(), None, "sessions end");
+    assert_eq!(
+        installation.people.actor_of_session(&session).await.unwrap(),
+        None,
+        "the sessions ended"
+    );
     assert!(!installation.by_password("bo").await.0.needs_factor());
     let details = installation.people.details(&ada, bo.person).await.unwrap();
     assert_eq!(details.access_changes[0].kind, "factor_removed");
-    assert_eq!(details.approvals_limited[0].admin, "ada", "who may know the password");
+    assert_eq!(
+        details.approvals_limited[0].admin, "ada",
+        "the admin who may know the password is named"
+    );
 
     let (bo, _) = installation.by_password("bo").await;
     installation.set_up(&bo).await;

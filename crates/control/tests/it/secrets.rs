@@ -102,5 +102,5 @@ async fn node_key_in_data_is_not_submitted() {
         .iter()
         .find(|finding| finding.check == LintCheck::UnusableSecret)
         .expect("a warning");
-    assert!(found.what.contains("which deployment web may not use"), "{found}");
+    assert!(found.problem.contains("which deployment web may not use"), "{found}");
 }

@@ -35,9 +35,9 @@ impl Installation {
     }
 
     async fn signature(&self, actor: &Actor, id: ReviewId, key: &Authenticator) -> Signature {
-        let asked =
+        let requested =
             self.control.verdict_options(actor, &site(), id, VerdictKind::Approve).await.unwrap();
-        Signature { nonce: asked.nonce, answer: key.get(&site().origin, &asked.options) }
+        Signature { nonce: requested.nonce, answer: key.get(&site().origin, &requested.options) }
     }
 
     async fn sign(
@@ -125,7 +125,7 @@ async fn own_confirmed_passkey_confirms_another() {
         "no_passkey"
     );
     installation.confirmed(&installation.bo, &first).await;
-    let asked = installation
+    let requested = installation
         .people
         .confirmation_options(&installation.bo, &site(), unconfirmed)
         .await
@@ -136,14 +136,14 @@ async fn own_confirmed_passkey_confirms_another() {
         ),
         "not_found"
     );
-    let by_itself = second.get(&site().origin, &asked.options);
-    let signature = Signature { nonce: asked.nonce.clone(), answer: by_itself };
+    let by_itself = second.get(&site().origin, &requested.options);
+    let signature = Signature { nonce: requested.nonce.clone(), answer: by_itself };
     assert_eq!(
         code(installation.people.confirm_passkey(&installation.bo, unconfirmed, &signature).await),
         "passkey_not_confirmed"
     );
     let signature =
-        Signature { nonce: asked.nonce, answer: first.get(&site().origin, &asked.options) };
+        Signature { nonce: requested.nonce, answer: first.get(&site().origin, &requested.options) };
     let view = installation
         .people
         .confirm_passkey(&installation.bo, unconfirmed, &signature)

@@ -95,13 +95,13 @@ async fn system_review_is_replanned_after_every_commit() {
     let refused = installation.commit(&installation.ada, review).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (409, "not_newest"), "{refused:?}");
     let sql = "SELECT after_id FROM replan WHERE before_id = $1";
-    let anew: Option<i64> = sqlx::query_scalar(sql)
+    let replanned: Option<i64> = sqlx::query_scalar(sql)
         .bind(review.0)
         .fetch_one(installation.database.owner())
         .await
         .unwrap();
-    let anew = ReviewId(anew.unwrap());
-    installation.approve(&installation.bo, anew).await;
-    installation.commit(&installation.ada, anew).await.unwrap();
+    let replanned = ReviewId(replanned.unwrap());
+    installation.approve(&installation.bo, replanned).await;
+    installation.commit(&installation.ada, replanned).await.unwrap();
     assert!(installation.board("storage").await.may_propose.is_allowed());
 }

@@ -42,7 +42,7 @@ async fn undo_and_redo_are_audited_with_edits() {
     let version = installation.control.undo(&installation.ada, proposal, version).await.unwrap();
     let version = installation.control.undo(&installation.bo, proposal, version).await.unwrap();
     installation.control.redo(&installation.cy, proposal, version).await.unwrap();
-    let text = |number: u32, what: &str| json!({"edits": [what], "number": number});
+    let text = |number: u32, text: &str| json!({"edits": [text], "number": number});
     let undone = [text(2, "bind n2 to app in web"), text(1, "bind n1 to app in web")];
     assert_eq!(details(&installation, "proposal.undo").await, undone);
     assert_eq!(details(&installation, "proposal.redo").await, [text(1, "bind n1 to app in web")]);
@@ -110,7 +110,9 @@ async fn undo_and_redo_match_the_model() {
                     undone.push(last);
                 }
                 (Err(refused), None) => assert_eq!(refused.code, "nothing_to_do"),
-                (answer, model) => panic!("step {step}: {answer:?}, and the model says {model:?}"),
+                (answer, model) => {
+                    panic!("step {step}: got {answer:?}, the model expects {model:?}")
+                }
             },
             _ => match (installation.control.redo(by, proposal, version).await, undone.pop()) {
                 (Ok(new), Some(last)) => {
@@ -118,12 +120,14 @@ async fn undo_and_redo_match_the_model() {
                     done.push(last);
                 }
                 (Err(refused), None) => assert_eq!(refused.code, "nothing_to_do"),
-                (answer, model) => panic!("step {step}: {answer:?}, and the model says {model:?}"),
+                (answer, model) => {
+                    panic!("step {step}: got {answer:?}, the model expects {model:?}")
+                }
             },
         }
         assert_eq!(counting(&installation).await, done.concat(), "step {step}");
     }
-    assert!(next > 20, "enough was edited: {next}");
+    assert!(next > 20, "only {next} edits were made");
     while !done.is_empty() {
         version = installation.control.undo(&installation.ada, proposal, version).await.unwrap();
         done.pop();
@@ -133,7 +137,7 @@ async fn undo_and_redo_match_the_model() {
         .submit(&installation.ada, proposal, version, "nothing".into())
         .await
         .unwrap_err();
-    assert_eq!(empty.code, "empty", "undoing everything leaves no difference");
+    assert_eq!(empty.code, "empty", "undoing everything leaves an empty proposal");
 }
 
 #[tokio::test]
@@ -143,20 +147,20 @@ async fn undoing_person_is_warned_and_becomes_author() {
         .propose(&installation.ada, "web", vec![installation.bind("web", 1, "app").await])
         .await;
     let open = async |by| installation.control.proposal(by, proposal).await.unwrap().1;
-    assert!(!open(&installation.ada).await.makes_author, "she wrote it");
-    assert!(open(&installation.bo).await.makes_author, "he could approve it so far");
+    assert!(!open(&installation.ada).await.makes_author, "ada is already an author");
+    assert!(open(&installation.bo).await.makes_author, "bo could have approved until now");
     assert!(
         !open(&installation.ada).await.has_other_authors
             && open(&installation.bo).await.has_other_authors,
-        "it is hers alone"
+        "only ada has edited the proposal"
     );
     let version = installation.control.undo(&installation.bo, proposal, version).await.unwrap();
     let version = installation.control.redo(&installation.cy, proposal, version).await.unwrap();
 
-    assert!(open(&installation.ada).await.has_other_authors, "others touched her edit");
+    assert!(open(&installation.ada).await.has_other_authors, "bo has edited ada's proposal");
 
     let now = open(&installation.bo).await;
-    assert!(!now.makes_author, "he is one now");
+    assert!(!now.makes_author, "bo is an author already");
     assert_eq!(now.authors, ["ada", "bo", "cy"]);
     assert_eq!(now.edits[0].touched_by, ["bo", "cy"]);
     let id = installation
@@ -165,7 +169,7 @@ async fn undoing_person_is_warned_and_becomes_author() {
         .await
         .unwrap();
     let review = installation.control.review(&installation.bo, id).await.unwrap();
-    assert_eq!(review.authors, now.authors, "the board names whom the gate refuses");
+    assert_eq!(review.authors, now.authors, "the board names the authors whom the gate rejects");
     assert!(!review.may_review.is_allowed());
 }
 
@@ -179,11 +183,8 @@ async fn proposal_opened_by_another_belongs_to_others() {
         installation.control.edit(&installation.ada, proposal, 0, vec![bind]).await.unwrap();
     let open = async |by| installation.control.proposal(by, proposal).await.unwrap().1;
     assert_eq!(open(&installation.ada).await.authors, ["ada"]);
-    assert!(open(&installation.ada).await.has_other_authors, "bo opened it");
-    assert!(open(&installation.bo).await.has_other_authors, "ada wrote in it");
+    assert!(open(&installation.ada).await.has_other_authors, "bo opened the proposal");
+    assert!(open(&installation.bo).await.has_other_authors, "ada edited the proposal");
     installation.control.undo(&installation.ada, proposal, edited).await.unwrap();
-    assert!(
-        open(&installation.bo).await.has_other_authors,
-        "what was taken back may be brought again"
-    );
+    assert!(open(&installation.bo).await.has_other_authors, "ada's undone edits can be redone");
 }

@@ -36,7 +36,11 @@ async fn unchanged_parts_stay_viewed_after_resubmission() {
             .mark_viewed(&installation.bo, first, nodes.to_vec())
             .await
             .unwrap();
-        assert_eq!((now.viewed.len(), now.outdated.len()), (2, 0), "twice is once");
+        assert_eq!(
+            (now.viewed.len(), now.outdated.len()),
+            (2, 0),
+            "marking a document twice has no effect"
+        );
     }
     assert!(
         installation
@@ -46,7 +50,7 @@ async fn unchanged_parts_stay_viewed_after_resubmission() {
             .unwrap()
             .viewed
             .is_empty(),
-        "each person's own"
+        "marks belong to one person"
     );
 
     let more = installation.bind("web", 1, "wipe").await;
@@ -64,7 +68,7 @@ async fn unchanged_parts_stay_viewed_after_resubmission() {
         .fetch_one(installation.database.owner())
         .await
         .unwrap();
-    assert_eq!(rows, 2, "one row for each document, however often");
+    assert_eq!(rows, 2, "each document has one row");
 }
 
 #[tokio::test]
@@ -93,7 +97,7 @@ async fn only_changed_documents_can_be_viewed() {
     }
     assert!(
         installation.control.viewed_changes(&installation.bo, id).await.unwrap().viewed.is_empty(),
-        "all or none"
+        "a list with an invalid document marks nothing"
     );
     let now = installation.control.mark_viewed(&installation.bo, id, vec![web]).await.unwrap();
     assert_eq!(now.viewed.len(), now.all);
@@ -140,11 +144,11 @@ async fn policy_change_can_be_viewed_and_discussed() {
             .open_thread(&installation.bo, first, stays, "What?".into())
             .await
             .is_err(),
-        "that does not change"
+        "a value that does not change cannot be discussed"
     );
     let view = installation.control.discussion(&installation.ada, first).await.unwrap();
     assert_eq!(
-        (view.threads[0].about.as_str(), view.threads[0].current),
+        (view.threads[0].subject.as_str(), view.threads[0].current),
         ("the policy, /by_risk/removal", true)
     );
 
@@ -162,6 +166,6 @@ async fn policy_change_can_be_viewed_and_discussed() {
     assert_eq!(
         (now.viewed.len(), now.outdated),
         (0, [whole].into()),
-        "another policy was not looked at"
+        "the other policy is not marked as viewed"
     );
 }

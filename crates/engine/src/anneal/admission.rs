@@ -6,8 +6,8 @@
 //! | rule | passes if |
 //! |---|---|
 //! | execution | it is enabled |
-//! | run limit | fewer runs are open than the global limit, and fewer than the capacity of the workers |
-//! | step | it is TODO, its backoff is over, and it needs a run (see [`super::Step::needs_no_run`]) |
+//! | run limit | fewer open runs than the global limit and the capacity of the workers |
+//! | step | it is TODO, its backoff is over, and it needs a run ([`super::Step::needs_no_run`]) |
 //! | jig | it is active, and a live worker supports it |
 //! | deployment | neither it nor an ancestor is on hold |
 //! | node | not in maintenance, and as the action needs it: alive and confirmed, any, or dead |
@@ -352,7 +352,7 @@ pub enum Reason {
     /// The step refers to something that does not exist.
     Unknown {
         /// Description of the missing object.
-        what: String,
+        object: String,
     },
     /// The step is TODO although a parent is not done, and no other rule prevents its start.
     Miscounted,
@@ -415,7 +415,7 @@ impl fmt::Display for Reason {
                      retry"
                 )
             }
-            Self::Jig { jig } => write!(f, "Jig {jig} is switched off. Propose to switch it on"),
+            Self::Jig { jig } => write!(f, "Jig {jig} is turned off. Propose to turn it on"),
             Self::NoWorkerForJig { jig } => {
                 write!(f, "No worker supports jig {jig}. Start one that does")
             }
@@ -465,8 +465,8 @@ impl fmt::Display for Reason {
                      {nodes}"
                 )
             }
-            Self::Unknown { what } => {
-                write!(f, "Unknown {what}. Restore it from a backup, or report a bug")
+            Self::Unknown { object } => {
+                write!(f, "Unknown {object}. Restore it from a backup, or report a bug")
             }
             Self::Miscounted => f.write_str(
                 "The step is TODO, but a parent is not done: its stored count is wrong. Run \
@@ -514,7 +514,7 @@ fn queues(view: &AdmissionView) -> BTreeMap<DeploymentId, BTreeSet<QueuePosition
 }
 
 /// Every rule that prevents a step from starting now. Empty if a claim would take it first.
-pub fn why_not(view: &AdmissionView, limits: Limits, step: StepId) -> Vec<Reason> {
+pub fn unmet_rules(view: &AdmissionView, limits: Limits, step: StepId) -> Vec<Reason> {
     ClaimPlan::new(view, limits).reasons(step)
 }
 
@@ -667,7 +667,7 @@ impl<'v> ClaimPlan<'v> {
     /// The rules against taking a step next.
     pub fn reasons(&self, id: StepId) -> Vec<Reason> {
         let Some(step) = self.view.steps.get(&id) else {
-            return vec![Reason::Unknown { what: format!("step {id}") }];
+            return vec![Reason::Unknown { object: format!("step {id}") }];
         };
         if self.steps.contains(&id) || step.state != StepState::Todo {
             let state = if self.steps.contains(&id) { StepState::Transition } else { step.state };
@@ -717,7 +717,7 @@ impl<'v> ClaimPlan<'v> {
         match self.view.jigs.get(&step.jig) {
             Some(true) => {}
             Some(false) => reasons.push(Reason::Jig { jig: step.jig.clone() }),
-            None => reasons.push(Reason::Unknown { what: format!("jig {}", step.jig) }),
+            None => reasons.push(Reason::Unknown { object: format!("jig {}", step.jig) }),
         }
         // Without any worker, `Reason::RunLimit` says so already.
         if self.view.capacity > 0 && self.view.unsupported_jigs.contains(&step.jig) {
@@ -731,7 +731,7 @@ impl<'v> ClaimPlan<'v> {
         while let Some(id) = next {
             let Some(deployment) = self.view.deployments.get(&id).filter(|_| seen.insert(id))
             else {
-                reasons.push(Reason::Unknown { what: format!("chain of deployment {id}") });
+                reasons.push(Reason::Unknown { object: format!("chain of deployment {id}") });
                 return;
             };
             if let Some(by) = &deployment.on_hold_by {
@@ -744,7 +744,7 @@ impl<'v> ClaimPlan<'v> {
 
     fn check_node(&self, id: StepId, step: &StepView, reasons: &mut Vec<Reason>) {
         let Some(node) = self.view.nodes.get(&step.node) else {
-            reasons.push(Reason::Unknown { what: format!("node {}", step.node) });
+            reasons.push(Reason::Unknown { object: format!("node {}", step.node) });
             return;
         };
         let name = || node.name.clone();
@@ -778,7 +778,7 @@ impl<'v> ClaimPlan<'v> {
             + "/"
             + step.concurrency_group.name.as_str();
         let Some(limit) = self.view.concurrency_groups.get(&step.concurrency_group) else {
-            reasons.push(Reason::Unknown { what: format!("concurrency group {group}") });
+            reasons.push(Reason::Unknown { object: format!("concurrency group {group}") });
             return;
         };
         let open = self
@@ -806,7 +806,7 @@ impl<'v> ClaimPlan<'v> {
     ) {
         for id in &step.budgets {
             let Some(budget) = self.view.budgets.get(id) else {
-                reasons.push(Reason::Unknown { what: format!("disruption budget {}", id.0) });
+                reasons.push(Reason::Unknown { object: format!("disruption budget {}", id.0) });
                 continue;
             };
             let down = self.down.get(id);

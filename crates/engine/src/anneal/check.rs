@@ -14,7 +14,7 @@ pub struct CheckHistory {
     /// Consecutive failures. The first success and a re-run reset them.
     pub failures: u32,
     /// Whether a failure made the step run again since the last success.
-    pub reran: bool,
+    pub caused_rerun: bool,
 }
 
 /// A step whose check has a result.
@@ -42,13 +42,13 @@ pub fn check_transition(
     if failures < policy.failures || step.is_failed {
         return (CheckHistory { failures, ..history }, None);
     }
-    let rerun = policy.on_failure == OnFailure::Rerun && !history.reran && !step.destructive;
+    let rerun = policy.on_failure == OnFailure::Rerun && !history.caused_rerun && !step.destructive;
     let times =
         if failures == 1 { "once".to_owned() } else { format!("{failures} times in a row") };
-    let again = if history.reran { ", also after the step ran again" } else { "" };
+    let again = if history.caused_rerun { ", also after the step ran again" } else { "" };
     let reason = format!("The check failed {times}{again}: {reason}");
     let after = match rerun {
-        true => CheckHistory { failures: 0, reran: true },
+        true => CheckHistory { failures: 0, caused_rerun: true },
         false => CheckHistory { failures, ..history },
     };
     (after, Some(Event::CheckFailed { reason, rerun }))
@@ -68,28 +68,28 @@ mod tests {
     #[test]
     fn failures_in_a_row_rerun_the_step_once() {
         let (one, event) = failure(CheckHistory::default(), ACTIVE);
-        assert_eq!((one, event), (CheckHistory { failures: 1, reran: false }, None));
+        assert_eq!((one, event), (CheckHistory { failures: 1, caused_rerun: false }, None));
         let (two, event) = failure(one, ACTIVE);
-        assert_eq!(two, CheckHistory { failures: 0, reran: true });
+        assert_eq!(two, CheckHistory { failures: 0, caused_rerun: true });
         let reason = "The check failed 2 times in a row: down".to_owned();
         assert_eq!(event, Some(Event::CheckFailed { reason, rerun: true }));
         let (three, event) = failure(two, ACTIVE);
-        assert_eq!((three, event), (CheckHistory { failures: 1, reran: true }, None));
+        assert_eq!((three, event), (CheckHistory { failures: 1, caused_rerun: true }, None));
         let (four, event) = failure(three, ACTIVE);
-        assert_eq!(four, CheckHistory { failures: 2, reran: true });
+        assert_eq!(four, CheckHistory { failures: 2, caused_rerun: true });
         let Some(Event::CheckFailed { reason, rerun: false }) = event else { panic!("{event:?}") };
         assert_eq!(
             reason,
             "The check failed 2 times in a row, also after the step ran again: down"
         );
         let (five, event) = failure(four, FAILED);
-        assert_eq!((five, event), (CheckHistory { failures: 3, reran: true }, None));
+        assert_eq!((five, event), (CheckHistory { failures: 3, caused_rerun: true }, None));
     }
 
     #[test]
     fn success_resets_the_history() {
         let policy = Check::DEFAULT;
-        let history = CheckHistory { failures: 2, reran: true };
+        let history = CheckHistory { failures: 2, caused_rerun: true };
         let none = CheckHistory::default();
         assert_eq!(check_transition(&policy, history, ACTIVE, None), (none, None));
         assert_eq!(
@@ -106,7 +106,7 @@ mod tests {
         for (policy, step) in [(report, ACTIVE), (rerun, destructive)] {
             let (history, event) =
                 check_transition(&policy, CheckHistory::default(), step, Some("down"));
-            assert_eq!(history, CheckHistory { failures: 1, reran: false });
+            assert_eq!(history, CheckHistory { failures: 1, caused_rerun: false });
             assert!(matches!(event, Some(Event::CheckFailed { rerun: false, .. })), "{event:?}");
         }
     }

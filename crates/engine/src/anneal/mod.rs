@@ -40,24 +40,27 @@
 
 mod admission;
 mod check;
+mod pending;
 mod state;
 mod step;
 mod transition;
-mod waiting;
 mod world;
 
 pub use admission::{
     AdmissionView, BudgetId, BudgetView, ClaimPlan, ConcurrencyGroupKey, ConcurrencyGroupLimit,
     DeploymentView, Limits, NodeView, OpenRun, Reason, StepView, Timestamp, admit, awaited_steps,
-    why_not,
+    unmet_rules,
 };
 pub use check::{CheckHistory, CheckedStep, check_transition};
+pub use pending::{
+    Attempt, Link, OVERDUE_GRACE, PendingReason, UnknownPendingReason, blocked_by_failure,
+    pending_reason,
+};
 pub use state::{StepState, UnknownState};
 pub use step::{
-    Cause, Count, LONGEST_BACKOFF, Progress, RerunReason, Step, UnknownCause, backoff, count,
+    Cause, Count, MAX_BACKOFF, Progress, RerunReason, Step, UnknownCause, backoff, count,
 };
 pub use transition::{
-    BATCH, Broken, Change, Committed, Event, LOSSES, Refused, Stop, apply, apply_each,
+    BATCH, Change, Committed, Event, InvariantViolation, LOSSES, Refused, Stop, apply, apply_each,
 };
-pub use waiting::{Attempt, ENDING, Link, PendingReason, UnknownWait, pending_reason, struck};
 pub use world::{Child, Delta, Missing, Outcome, World};

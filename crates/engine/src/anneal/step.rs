@@ -12,7 +12,7 @@ use crate::cluster::EdgeKind;
 use crate::ids::{BlueprintNumber, NodeId, StepId};
 
 /// The maximum delay before a retry.
-pub const LONGEST_BACKOFF: Duration = Duration::from_secs(3600);
+pub const MAX_BACKOFF: Duration = Duration::from_secs(3600);
 
 /// A step: its intent, which only a commit changes, and its progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,7 +141,7 @@ impl RerunReason {
 /// A pending re-run. The database stores it as text: `drift`, or `drift again`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cause {
-    pub why: RerunReason,
+    pub reason: RerunReason,
     /// The cause arose while an attempt was running. The attempt started before it, so its success
     /// is applied and the step runs once more.
     pub again: bool,
@@ -149,14 +149,14 @@ pub struct Cause {
 
 impl Cause {
     /// A cause that the next attempt resolves.
-    pub fn new(why: RerunReason) -> Self {
-        Self { why, again: false }
+    pub fn new(reason: RerunReason) -> Self {
+        Self { reason, again: false }
     }
 }
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.why.as_str())?;
+        f.write_str(self.reason.as_str())?;
         if self.again { f.write_str(" again") } else { Ok(()) }
     }
 }
@@ -172,8 +172,8 @@ impl FromStr for Cause {
             Some(word) => (word, true),
             None => (text, false),
         };
-        let why = RerunReason::ALL.into_iter().find(|why| why.as_str() == word);
-        why.map(|why| Self { why, again }).ok_or_else(|| UnknownCause(text.to_owned()))
+        let reason = RerunReason::ALL.into_iter().find(|reason| reason.as_str() == word);
+        reason.map(|reason| Self { reason, again }).ok_or_else(|| UnknownCause(text.to_owned()))
     }
 }
 
@@ -289,10 +289,10 @@ pub(super) fn missing(need: JoinNeed, satisfied: u32) -> u32 {
 }
 
 /// The delay before the next attempt: `initial` seconds after the first failure, twice as long
-/// after each further one, at most [`LONGEST_BACKOFF`].
+/// after each further one, at most [`MAX_BACKOFF`].
 pub fn backoff(initial: u32, failures: u32) -> Duration {
     let doubled = u64::from(initial).saturating_mul(1 << failures.saturating_sub(1).min(31));
-    Duration::from_secs(doubled).min(LONGEST_BACKOFF)
+    Duration::from_secs(doubled).min(MAX_BACKOFF)
 }
 
 #[cfg(test)]
@@ -302,9 +302,9 @@ mod tests {
 
     #[test]
     fn causes_round_trip() {
-        for why in RerunReason::ALL {
+        for reason in RerunReason::ALL {
             for again in [false, true] {
-                let cause = Cause { why, again };
+                let cause = Cause { reason, again };
                 assert_eq!(cause.to_string().parse(), Ok(cause));
                 assert_eq!(
                     serde_json::from_value::<Cause>(serde_json::to_value(cause).unwrap()).unwrap(),
@@ -345,15 +345,19 @@ mod tests {
             pending(join(JoinNeed::Any, JoinAfter::Success), &[(OrderOnly, Transition, false)]),
             1
         );
-        assert_eq!(pending(join(JoinNeed::AtLeast(1), JoinAfter::Success), &[]), 1, "fails closed");
+        assert_eq!(
+            pending(join(JoinNeed::AtLeast(1), JoinAfter::Success), &[]),
+            1,
+            "a join that needs more parents than it has stays blocked"
+        );
     }
 
     #[test]
     fn backoff_doubles_up_to_one_hour() {
         let seconds: Vec<u64> = (0..5).map(|n| backoff(5, n).as_secs()).collect();
         assert_eq!(seconds, [5, 5, 10, 20, 40]);
-        assert_eq!(backoff(5, u32::MAX), LONGEST_BACKOFF);
-        assert_eq!(backoff(u32::MAX, 40), LONGEST_BACKOFF);
+        assert_eq!(backoff(5, u32::MAX), MAX_BACKOFF);
+        assert_eq!(backoff(u32::MAX, 40), MAX_BACKOFF);
         assert_eq!(backoff(0, 9), Duration::ZERO);
     }
 }

@@ -45,8 +45,8 @@ use crate::ids::{BlueprintNumber, NodeId, StepId};
 ///
 /// The others stay TODO with `pending = 0`, which is correct and passes every CHECK. They are
 /// listed in [`Outcome::more`], and [`Change::Settle`] continues with them in the next transaction.
-/// Admission skips them because [`Step::needs_no_run`] is true. By the same rule, a sweep finds those
-/// that a crash left.
+/// Admission skips them because [`Step::needs_no_run`] is true. By the same rule, a sweep finds
+/// those that a crash left.
 ///
 /// Applied destructive steps cannot be TODO, so the limit does not apply to them. It does not apply
 /// to an ERROR either, because half-propagated blocking would make `pending` wrong.
@@ -86,7 +86,7 @@ pub enum Event {
     /// A person retries an ERROR step.
     Retry {
         /// Stored as the cause.
-        why: RerunReason,
+        reason: RerunReason,
     },
     /// It must run (again) at this generation: the current one, or a newer one.
     Rerun {
@@ -94,7 +94,7 @@ pub enum Event {
         /// hook, data).
         generation: BlueprintNumber,
         /// Stored as the cause.
-        why: RerunReason,
+        reason: RerunReason,
     },
     /// The check of an ACTIVE step failed as often as its role allows.
     CheckFailed {
@@ -174,7 +174,7 @@ pub enum Stop {
     Refused(#[from] Refused),
     /// The loaded rows contradict each other.
     #[error(transparent)]
-    Broken(#[from] Broken),
+    InvariantViolation(#[from] InvariantViolation),
 }
 
 /// A change that does not fit the step.
@@ -194,11 +194,11 @@ pub enum Refused {
         step: StepId,
         generation: BlueprintNumber,
         /// The requested generation.
-        asked: BlueprintNumber,
+        requested: BlueprintNumber,
     },
     /// It is destructive and in ERROR. Only a retry by a person, or a reviewed re-run, starts it
     /// again.
-    Unasked { step: StepId },
+    Unrequested { step: StepId },
     /// It is destructive and already ran at this generation.
     AlreadyApplied { step: StepId, generation: BlueprintNumber },
 }
@@ -209,7 +209,7 @@ impl Refused {
             Self::State { step, .. }
             | Self::NoRunNeeded { step }
             | Self::StaleGeneration { step, .. }
-            | Self::Unasked { step }
+            | Self::Unrequested { step }
             | Self::AlreadyApplied { step, .. } => *step,
         }
     }
@@ -226,11 +226,11 @@ impl Refused {
             Self::NoRunNeeded { .. } => {
                 format!("Step {called} needs no run: it becomes active by itself.")
             }
-            Self::StaleGeneration { generation, asked, .. } => format!(
-                "Step {called} is at generation {generation}, so blueprint {asked} cannot re-run it. \
-                 Plan the change again on the current target."
+            Self::StaleGeneration { generation, requested, .. } => format!(
+                "Step {called} is at generation {generation}, so blueprint {requested} cannot \
+                 re-run it. Plan the change again on the current target."
             ),
-            Self::Unasked { .. } => format!(
+            Self::Unrequested { .. } => format!(
                 "Step {called} is destructive and in ERROR, so its result is unknown. Look at its \
                  node, then retry it."
             ),
@@ -265,7 +265,7 @@ fn hint(event: &str, state: StepState) -> &'static str {
 
 /// The loaded rows violate an invariant. Gantry never writes such rows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Broken {
+pub enum InvariantViolation {
     /// Ranks rise along edges.
     #[error("the ranks of step {parent} and its child {child} do not rise")]
     Rank { parent: StepId, child: StepId },
@@ -278,7 +278,7 @@ pub enum Broken {
 ///
 /// # Errors
 /// [`Stop::Missing`] until enough is loaded. [`Stop::Refused`] if the change does not fit.
-/// [`Stop::Broken`] if the loaded rows violate an invariant.
+/// [`Stop::InvariantViolation`] if the loaded rows violate an invariant.
 pub fn apply(world: &World, change: &Change) -> Result<Outcome, Stop> {
     let mut propagation = Propagation::new(world);
     match change {
@@ -303,8 +303,8 @@ pub fn apply(world: &World, change: &Change) -> Result<Outcome, Stop> {
 /// reported by its index, and does not affect the others.
 ///
 /// # Errors
-/// [`Stop::Missing`] until enough is loaded. [`Stop::Broken`] if the loaded rows violate an
-/// invariant. Never [`Stop::Refused`].
+/// [`Stop::Missing`] until enough is loaded. [`Stop::InvariantViolation`] if the loaded rows
+/// violate an invariant. Never [`Stop::Refused`].
 pub fn apply_each(
     world: &World,
     changes: &[Change],
@@ -516,7 +516,7 @@ impl<'c> Propagation<'c> {
         for child in children {
             let Some(step) = self.see(child.step) else { continue };
             if step.rank <= rank {
-                return Err(Broken::Rank { parent: id, child: child.step }.into());
+                return Err(InvariantViolation::Rank { parent: id, child: child.step }.into());
             }
             let key = (step.rank, child.step);
             let join_after = step.join.after;
@@ -551,7 +551,7 @@ impl<'c> Propagation<'c> {
                 (progress.pending + missing(need, now)).checked_sub(missing(need, before))
             })
         };
-        progress.pending = pending.ok_or(Broken::Count { step: id })?;
+        progress.pending = pending.ok_or(InvariantViolation::Count { step: id })?;
         Ok(())
     }
 
@@ -572,7 +572,7 @@ impl<'c> Propagation<'c> {
             for (parent, kind) in parents {
                 let Some(step) = self.see(*parent) else { continue };
                 if step.rank >= rank {
-                    return Err(Broken::Rank { parent: *parent, child: id }.into());
+                    return Err(InvariantViolation::Rank { parent: *parent, child: id }.into());
                 }
                 states.push((*kind, step.progress.state, step.skipped));
             }
@@ -583,7 +583,7 @@ impl<'c> Propagation<'c> {
             }
         }
         match committed.rerun {
-            Some((generation, why)) => self.rerun(id, generation, why),
+            Some((generation, reason)) => self.rerun(id, generation, reason),
             None => Ok(()),
         }
     }
@@ -623,8 +623,9 @@ impl<'c> Propagation<'c> {
             }
             // Only a person can decide whether a destructive step ran.
             StepState::Error if !destructive => {
-                let why = if check_failed { RerunReason::NodeAway } else { RerunReason::NodeBack };
-                progress.cause = Some(Cause::new(why));
+                let reason =
+                    if check_failed { RerunReason::NodeAway } else { RerunReason::NodeBack };
+                progress.cause = Some(Cause::new(reason));
                 progress.failures = 0;
                 progress.error = None;
                 self.wait(id)
@@ -670,11 +671,11 @@ impl<'c> Propagation<'c> {
             }
             // A person who cancels a run wants it to stop. TODO would start the next one at once.
             Event::Canceled { by } => self.fail(id, &format!("canceled by {by}")),
-            Event::Retry { why } => self.retry(id, *why),
+            Event::Retry { reason } => self.retry(id, *reason),
             Event::Rerun { generation, .. } if needs_decision && *generation == present => {
-                Err(Refused::Unasked { step: id }.into())
+                Err(Refused::Unrequested { step: id }.into())
             }
-            Event::Rerun { generation, why } => self.rerun(id, *generation, *why),
+            Event::Rerun { generation, reason } => self.rerun(id, *generation, *reason),
             Event::CheckFailed { reason, rerun } => self.check_failed(id, reason, *rerun),
             Event::CheckPassed => self.check_passed(id),
         }
@@ -691,7 +692,7 @@ impl<'c> Propagation<'c> {
         }
         let again = progress.cause.filter(|cause| cause.again && !destructive);
         progress.applied = Some(generation);
-        progress.cause = again.map(|cause| Cause::new(cause.why));
+        progress.cause = again.map(|cause| Cause::new(cause.reason));
         progress.failures = 0;
         progress.error = None;
         if again.is_some() { self.wait(id) } else { self.set(id, StepState::Active, false) }
@@ -752,10 +753,10 @@ impl<'c> Propagation<'c> {
         self.set(id, StepState::Error, true)
     }
 
-    fn retry(&mut self, id: StepId, why: RerunReason) -> Done {
+    fn retry(&mut self, id: StepId, reason: RerunReason) -> Done {
         let Some(step) = self.change(id) else { return Ok(()) };
         // Its check made it ERROR. It is done and must not run again, so it only leaves the ERROR.
-        let cause = (!step.is_final()).then_some(Cause::new(why));
+        let cause = (!step.is_final()).then_some(Cause::new(reason));
         step.progress.failures = 0;
         step.progress.error = None;
         step.progress.cause = cause;
@@ -763,14 +764,14 @@ impl<'c> Propagation<'c> {
         self.wait(id)
     }
 
-    fn rerun(&mut self, id: StepId, generation: BlueprintNumber, why: RerunReason) -> Done {
+    fn rerun(&mut self, id: StepId, generation: BlueprintNumber, reason: RerunReason) -> Done {
         let Some(step) = self.change(id) else { return Ok(()) };
         let present = step.progress.generation;
         if generation < present {
             return Err(Refused::StaleGeneration {
                 step: id,
                 generation: present,
-                asked: generation,
+                requested: generation,
             }
             .into());
         }
@@ -783,7 +784,7 @@ impl<'c> Propagation<'c> {
         progress.generation = generation;
         progress.failures = 0;
         if running {
-            progress.cause = Some(Cause { why, again: true });
+            progress.cause = Some(Cause { reason, again: true });
             return Ok(());
         }
         progress.error = None;
@@ -791,7 +792,7 @@ impl<'c> Propagation<'c> {
             progress.applied = Some(generation);
             return Ok(());
         }
-        progress.cause = (!immediate).then_some(Cause::new(why));
+        progress.cause = (!immediate).then_some(Cause::new(reason));
         self.not_before.insert(id, Duration::ZERO);
         self.wait(id)
     }

@@ -20,17 +20,17 @@ pub struct Child {
 /// States can move until the rows are locked, so a database loads the steps in a loop:
 ///
 /// ```text
-/// wanted := the step and its children
+/// to_load := the step and its children
 /// loop
-///     savepoint; lock and read all of `wanted` in (rank, id) order, with their lists of children
+///     savepoint; lock and read all of `to_load` in (rank, id) order, with their lists of children
 ///     apply(world, change)
 ///         Ok(outcome)      -> write the deltas, done
-///         Err(Missing(m))  -> roll back to the savepoint (this releases the locks), wanted += m
+///         Err(Missing(m))  -> roll back to the savepoint (this releases the locks), to_load += m
 /// ```
 ///
-/// The loop ends because `wanted` only grows. Each hop of a chain that was not loaded costs another
-/// round. One recursive query can load the children that are reachable through immediate steps.
-/// This is safe because edges and immediate steps change only in a commit.
+/// The loop ends because `to_load` only grows. Each hop of a chain that was not loaded costs
+/// another round. One recursive query can load the children that are reachable through immediate
+/// steps. This is safe because edges and immediate steps change only in a commit.
 #[derive(Debug, Clone, Default)]
 pub struct World {
     pub steps: BTreeMap<StepId, Step>,

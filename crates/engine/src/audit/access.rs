@@ -70,7 +70,7 @@ impl Access {
     }
 
     /// Whether the approval does not count because of new access.
-    pub(super) fn bars(&self, approval: &ApprovalContext<'_>) -> bool {
+    pub(super) fn excludes(&self, approval: &ApprovalContext<'_>) -> bool {
         let is_recent = |change: &Change, at: OffsetDateTime| {
             let unconfirmed = change.confirmed.is_none_or(|seq| seq >= approval.commit);
             unconfirmed && change.at > at - approval.cooling
@@ -125,15 +125,15 @@ mod tests {
         OffsetDateTime::UNIX_EPOCH + Duration::hours(hour)
     }
 
-    fn row(id: i64, whose: &str, by: &str, at: i64, kind: &str) -> AccessRow {
-        serde_json::from_value(json!({"id": id, "person_id": whose, "by": by, "kind": kind,
+    fn row(id: i64, person: &str, by: &str, at: i64, kind: &str) -> AccessRow {
+        serde_json::from_value(json!({"id": id, "person_id": person, "by": by, "kind": kind,
             "at": hour(at).format(&time::format_description::well_known::Rfc3339).unwrap()}))
         .unwrap()
     }
 
     /// Whether bo's approval at an hour is barred for a change that ada submitted at hour 100.
     fn barred(access: &Access, given_at: i64) -> bool {
-        access.bars(&ApprovalContext {
+        access.excludes(&ApprovalContext {
             person: person(BO),
             given_at: hour(given_at),
             submitted: hour(100),
@@ -183,7 +183,7 @@ mod tests {
     fn access_of_author_from_reviewer_bars() {
         let mut access = Access::default();
         access.record(1, row(1, ADA, BO, 90, "link"));
-        assert!(barred(&access, 200), "the submission decides");
+        assert!(barred(&access, 200), "access that is new at the submission bars");
         let mut confirmed = row(1, ADA, BO, 90, "link");
         confirmed.confirmed_at = Some(hour(110));
         access.record(2, confirmed);
@@ -197,7 +197,10 @@ mod tests {
         let mut confirmed = row(1, BO, ADA, 90, "link");
         confirmed.confirmed_at = Some(hour(91));
         access.record(60, confirmed);
-        assert!(barred(&access, 101), "confirmed after the commit");
+        assert!(
+            barred(&access, 101),
+            "access that was confirmed after the commit bars the reviewer"
+        );
         let mut access = Access::default();
         let mut confirmed = row(1, BO, ADA, 90, "link");
         confirmed.confirmed_at = Some(hour(91));
@@ -215,6 +218,6 @@ mod tests {
         let mut access = Access::default();
         access.record(1, row(1, CY, ADA, 10, "created"));
         access.record(2, row(2, BO, CY, 90, "created"));
-        assert!(!barred(&access, 101), "the other person's access was old");
+        assert!(!barred(&access, 101), "the other person's access is old enough");
     }
 }

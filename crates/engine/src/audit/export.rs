@@ -29,7 +29,7 @@ use serde_json::{Map, Value};
 use time::{Duration, OffsetDateTime};
 
 use super::access::{Access, ApprovalContext};
-use super::{Broken, Chain, SealedEntry};
+use super::{Chain, ChainDefect, SealedEntry};
 use crate::Hash;
 use crate::blueprint::{DocumentChange, apply, change_hash, changes, projection};
 use crate::canonical::{self, ObjectKind};
@@ -453,13 +453,13 @@ pub struct Check {
     before: Option<Before>,
     /// Numbers of the blueprints that changed documents.
     generations: BTreeSet<i64>,
-    /// The removal steps of the noderoles that the newest target does not contain: the number of the
-    /// target that removed it, and the content from before.
+    /// The removal steps of the noderoles that the newest target does not contain: the number of
+    /// the target that removed it, and the content from before.
     removals: HashMap<StepId, (i64, Hash)>,
 }
 
-fn wrong(what: impl Into<String>, why: impl Into<String>) -> Broken {
-    Broken::Proof { what: what.into(), why: why.into() }
+fn defect(subject: impl Into<String>, reason: impl Into<String>) -> ChainDefect {
+    ChainDefect::Proof { subject: subject.into(), reason: reason.into() }
 }
 
 impl Check {
@@ -474,10 +474,11 @@ impl Check {
         Self { verify: Some(verify), ..self }
     }
 
-    pub fn line(&mut self, text: &str) -> Result<(), Broken> {
+    pub fn line(&mut self, text: &str) -> Result<(), ChainDefect> {
         self.lines += 1;
         let number = self.lines;
-        let unexpected = |why: &str| Broken::Line { line: number, why: why.to_owned() };
+        let unexpected =
+            |reason: &str| ChainDefect::Line { line: number, reason: reason.to_owned() };
         if self.ended {
             return Err(unexpected("it comes after the last line of the export"));
         }
@@ -505,14 +506,14 @@ impl Check {
             }
             Line::Audit(sealed) => {
                 if self.chain.first == 0 && sealed.seq != after + 1 {
-                    return Err(Broken::Position { wanted: after + 1, found: sealed.seq });
+                    return Err(ChainDefect::Position { expected: after + 1, found: sealed.seq });
                 }
                 self.chain.add(&sealed)?;
                 self.expect(&sealed)?;
                 if whole { self.entry(&sealed) } else { Ok(()) }
             }
             Line::End(end) => self.end(&end),
-            _ if self.last(after) != end => Err(wrong(
+            _ if self.last(after) != end => Err(defect(
                 format!("entry {}", self.last(after) + 1),
                 format!("it is missing: the header names {end} as the last entry"),
             )),
@@ -539,16 +540,16 @@ impl Check {
         Totals { entries: self.totals.entries, ..Totals::default() }
     }
 
-    fn expect(&mut self, sealed: &SealedEntry) -> Result<(), Broken> {
+    fn expect(&mut self, sealed: &SealedEntry) -> Result<(), ChainDefect> {
         match self.expected.remove(&sealed.seq) {
             Some(hash) if hash != sealed.hash => {
-                Err(Broken::Recomputed { seq: sealed.seq, expected: hash, found: sealed.hash })
+                Err(ChainDefect::Recomputed { seq: sealed.seq, expected: hash, found: sealed.hash })
             }
             _ => Ok(()),
         }
     }
 
-    fn end(&mut self, last_line: &End) -> Result<(), Broken> {
+    fn end(&mut self, last_line: &End) -> Result<(), ChainDefect> {
         let header = self.header.clone().unwrap_or(Header {
             format: FORMAT,
             after: 0,
@@ -567,28 +568,31 @@ impl Check {
             || header.hash != hash
         {
             let named = if header.end == last { last_line.end } else { header.end };
-            return Err(Broken::End { said: named, found: last });
+            return Err(ChainDefect::End { named, found: last });
         }
         if header.after == 0 {
             self.check_rows_present(Table::Run)?;
         }
         if let Some((hash, kind)) = self.altered.first_key_value() {
-            return Err(wrong(format!("a {} that no line names", kind.as_str()), self.gone(*hash)));
+            return Err(defect(
+                format!("a {} that no line names", kind.as_str()),
+                self.unusable_reason(*hash),
+            ));
         }
         if last_line.totals != self.totals {
-            return Err(wrong("the last line", last_line.totals.difference(&self.totals)));
+            return Err(defect("the last line", last_line.totals.difference(&self.totals)));
         }
         self.ended = true;
         Ok(())
     }
 
     /// Whether the export has every recorded row, in all tables up to `up_to`.
-    fn check_rows_present(&self, up_to: Table) -> Result<(), Broken> {
+    fn check_rows_present(&self, up_to: Table) -> Result<(), ChainDefect> {
         let missing =
             self.recorded.iter().filter(|((table, _), recorded)| !recorded.met && *table <= up_to);
         match missing.min_by_key(|(_, recorded)| recorded.seq) {
             None => Ok(()),
-            Some(((table, key), recorded)) => Err(wrong(
+            Some(((table, key), recorded)) => Err(defect(
                 format!("{} {key}", table.as_str()),
                 format!("it is missing, but entry {} of the audit records it", recorded.seq),
             )),
@@ -599,42 +603,42 @@ impl Check {
     ///
     /// # Errors
     /// If the end or an expected link is missing.
-    pub fn finish(self) -> Result<Verification, Broken> {
+    pub fn finish(self) -> Result<Verification, ChainDefect> {
         if !self.ended {
-            return Err(Broken::Truncated(self.chain.last));
+            return Err(ChainDefect::Truncated(self.chain.last));
         }
         let after = self.header.as_ref().map_or(0, |header| header.after);
         let last = self.last(after);
         if let Some((newest, _)) = self.expected.last_key_value().filter(|(seq, _)| **seq > last) {
-            return Err(Broken::MissingTail { from: last + 1, to: *newest });
+            return Err(ChainDefect::MissingTail { from: last + 1, to: *newest });
         }
         if let Some((seq, hash)) = self.expected.first_key_value() {
             // An export of later entries also proves the link before its first entry.
             if *seq == after && self.expected.len() == 1 && after > 0 && self.chain.first > 0 {
                 if *hash != self.chain.from {
-                    return Err(Broken::Recomputed {
+                    return Err(ChainDefect::Recomputed {
                         seq: *seq,
                         expected: *hash,
                         found: self.chain.from,
                     });
                 }
             } else if *seq > 0 {
-                return Err(Broken::NotCovered { seq: *seq, after });
+                return Err(ChainDefect::NotCovered { seq: *seq, after });
             }
         }
         Ok(Verification { chain: self.chain, whole: after == 0, totals: self.totals })
     }
 
-    fn entry(&mut self, sealed: &SealedEntry) -> Result<(), Broken> {
+    fn entry(&mut self, sealed: &SealedEntry) -> Result<(), ChainDefect> {
         let named = || format!("entry {}", sealed.seq);
         let content: Content = serde_json::from_str(&sealed.content).map_err(|error| {
-            wrong(named(), format!("its content is not a valid entry: {error}"))
+            defect(named(), format!("its content is not a valid entry: {error}"))
         })?;
         if content.source.as_deref() != Some("database") {
             return Ok(());
         }
         let Value::Object(detail) = content.detail else {
-            return Err(wrong(named(), "its detail is not a JSON object"));
+            return Err(defect(named(), "its detail is not a JSON object"));
         };
         match content.action.as_str() {
             "person.insert" | "person.update" => {
@@ -665,7 +669,7 @@ impl Check {
             .insert(key.clone(), RecordedRow { seq: sealed.seq, fields: place, hash, met: false });
         match earlier {
             // A run has several entries: it starts, ends, and may report late.
-            Some(earlier) if table != Table::Run => Err(wrong(
+            Some(earlier) if table != Table::Run => Err(defect(
                 format!("{} {}", table.as_str(), key.1),
                 format!("entries {} and {} both record that it was added", earlier.seq, sealed.seq),
             )),
@@ -673,10 +677,15 @@ impl Check {
         }
     }
 
-    fn person(&mut self, seq: u64, id: &str, detail: Map<String, Value>) -> Result<(), Broken> {
-        let what = || format!("person {id}");
-        let row: PersonRow = typed(what, detail)?;
-        let id = PersonId(id.parse().map_err(|_| wrong(what(), "its id is not a UUID"))?);
+    fn person(
+        &mut self,
+        seq: u64,
+        id: &str,
+        detail: Map<String, Value>,
+    ) -> Result<(), ChainDefect> {
+        let subject = || format!("person {id}");
+        let row: PersonRow = typed(subject, detail)?;
+        let id = PersonId(id.parse().map_err(|_| defect(subject(), "its id is not a UUID"))?);
         let able = row.kind == "human" && !row.disabled;
         let everywhere = row.permissions.iter().any(|permission| permission == "reviewer");
         let history = self.people.entry(id).or_default();
@@ -719,32 +728,33 @@ impl Check {
             .copied()
     }
 
-    fn object(&mut self, kind: ObjectKind, hash: Hash, bytes: &[u8]) -> Result<(), Broken> {
-        let what = || format!("{} document {hash}", kind.as_str());
+    fn object(&mut self, kind: ObjectKind, hash: Hash, bytes: &[u8]) -> Result<(), ChainDefect> {
+        let subject = || format!("{} document {hash}", kind.as_str());
         if Hash::of_bytes(bytes) != hash {
             self.altered.insert(hash, kind);
             return Ok(());
         }
         match kind {
             ObjectKind::Root => {
-                let root: RootDoc = parsed(what, bytes)?;
-                let written = root.object().map_err(|error| wrong(what(), error.to_string()))?;
+                let root: RootDoc = parsed(subject, bytes)?;
+                let written =
+                    root.object().map_err(|error| defect(subject(), error.to_string()))?;
                 if written.hash != hash {
-                    return Err(wrong(what(), "it is not in canonical form"));
+                    return Err(defect(subject(), "it is not in canonical form"));
                 }
                 self.next_root = Some((hash, root));
             }
             ObjectKind::Deployment => {
-                drop(self.deployments.insert(hash, Arc::new(parsed(what, bytes)?)))
+                drop(self.deployments.insert(hash, Arc::new(parsed(subject, bytes)?)))
             }
-            ObjectKind::Node => drop(self.nodes.insert(hash, Arc::new(parsed(what, bytes)?))),
-            ObjectKind::Policy => drop(self.policy_objects.insert(hash, parsed(what, bytes)?)),
+            ObjectKind::Node => drop(self.nodes.insert(hash, Arc::new(parsed(subject, bytes)?))),
+            ObjectKind::Policy => drop(self.policy_objects.insert(hash, parsed(subject, bytes)?)),
             ObjectKind::Barclamp => {
-                let BarclampParts { roles } = parsed(what, bytes)?;
+                let BarclampParts { roles } = parsed(subject, bytes)?;
                 self.barclamps.insert(hash, roles);
             }
             ObjectKind::Role => {
-                let RoleParts { scripts } = parsed(what, bytes)?;
+                let RoleParts { scripts } = parsed(subject, bytes)?;
                 self.roles.insert(hash, scripts);
             }
             ObjectKind::Script => drop(self.scripts.insert(hash)),
@@ -757,7 +767,7 @@ impl Check {
         table: Table,
         row: Map<String, Value>,
         documents: Option<Vec<DocumentChange>>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), ChainDefect> {
         let key = match table {
             Table::Barclamp => format!("{} {}", text_of(&row, "name"), text_of(&row, "version")),
             Table::Policy | Table::Blueprint => text_of(&row, "number"),
@@ -765,84 +775,88 @@ impl Check {
             Table::PasskeyConfirmation => text_of(&row, "passkey_id"),
             Table::VerdictSignature => text_of(&row, "verdict_id"),
         };
-        let what = || format!("{} {key}", table.as_str());
+        let subject = || format!("{} {key}", table.as_str());
         let Some(recorded) = self.recorded.get_mut(&(table, key.clone())) else {
-            return Err(wrong(what(), "the audit has no entry that records it"));
+            return Err(defect(subject(), "the audit has no entry that records it"));
         };
         if recorded.met {
-            return Err(wrong(what(), "it is in the export twice"));
+            return Err(defect(subject(), "it is in the export twice"));
         }
         // The entry lacks columns that were added later. Nothing below uses them.
         let fields = self.fields.get(recorded.fields).map(Vec::as_slice).unwrap_or_default();
         let as_recorded: Map<String, Value> =
             row.into_iter().filter(|(name, _)| fields.binary_search(name).is_ok()).collect();
         if hash_of(&as_recorded)? != recorded.hash {
-            return Err(wrong(
-                what(),
+            return Err(defect(
+                subject(),
                 format!("it was altered: entry {} of the audit records other values", recorded.seq),
             ));
         }
         recorded.met = true;
         let seq = recorded.seq;
         if documents.is_some() != (table == Table::Review) {
-            return Err(wrong(what(), "a review must have documents, and other rows must not"));
+            return Err(defect(subject(), "a review must have documents, and other rows must not"));
         }
         match table {
-            Table::Barclamp => self.barclamp(&typed(what, as_recorded)?),
-            Table::Policy => self.policy(typed(what, as_recorded)?),
-            Table::Passkey => self.passkey(typed(what, as_recorded)?),
-            Table::PasskeyConfirmation => self.confirmation(typed(what, as_recorded)?),
-            Table::VerdictSignature => self.signature(typed(what, as_recorded)?),
+            Table::Barclamp => self.barclamp(&typed(subject, as_recorded)?),
+            Table::Policy => self.policy(typed(subject, as_recorded)?),
+            Table::Passkey => self.passkey(typed(subject, as_recorded)?),
+            Table::PasskeyConfirmation => self.confirmation(typed(subject, as_recorded)?),
+            Table::VerdictSignature => self.signature(typed(subject, as_recorded)?),
             Table::Review => {
                 let reviewed = serde_json::from_value(Value::Object(as_recorded.clone())).ok();
-                self.review(typed(what, as_recorded)?, reviewed, documents.unwrap_or_default())
+                self.review(typed(subject, as_recorded)?, reviewed, documents.unwrap_or_default())
             }
-            Table::Verdict => self.verdict(seq, typed(what, as_recorded)?),
-            Table::Blueprint => self.blueprint(seq, &typed(what, as_recorded)?),
-            Table::Run => self.run(&typed(what, as_recorded)?),
+            Table::Verdict => self.verdict(seq, typed(subject, as_recorded)?),
+            Table::Blueprint => self.blueprint(seq, &typed(subject, as_recorded)?),
+            Table::Run => self.run(&typed(subject, as_recorded)?),
         }
     }
 
     /// Checks that the barclamp's document, its roles and their scripts are present.
-    fn barclamp(&self, row: &BarclampRow) -> Result<(), Broken> {
-        let what = || format!("barclamp {} {}", row.name, row.version);
-        let roles =
-            self.barclamps.get(&row.hash).ok_or_else(|| wrong(what(), self.gone(row.hash)))?;
-        roles
-            .iter()
-            .try_for_each(|(role, hash)| self.role(*hash, || format!("role {role} of {}", what())))
+    fn barclamp(&self, row: &BarclampRow) -> Result<(), ChainDefect> {
+        let subject = || format!("barclamp {} {}", row.name, row.version);
+        let roles = self
+            .barclamps
+            .get(&row.hash)
+            .ok_or_else(|| defect(subject(), self.unusable_reason(row.hash)))?;
+        roles.iter().try_for_each(|(role, hash)| {
+            self.role(*hash, || format!("role {role} of {}", subject()))
+        })
     }
 
     /// Checks that the role's document and its scripts are present.
-    fn role(&self, hash: Hash, what: impl Fn() -> String) -> Result<(), Broken> {
-        let scripts = self.roles.get(&hash).ok_or_else(|| wrong(what(), self.gone(hash)))?;
+    fn role(&self, hash: Hash, subject: impl Fn() -> String) -> Result<(), ChainDefect> {
+        let scripts =
+            self.roles.get(&hash).ok_or_else(|| defect(subject(), self.unusable_reason(hash)))?;
         match scripts.iter().find(|script| !self.scripts.contains(&script.hash)) {
             None => Ok(()),
-            Some(script) => {
-                Err(wrong(format!("script {} of {}", script.name, what()), self.gone(script.hash)))
-            }
+            Some(script) => Err(defect(
+                format!("script {} of {}", script.name, subject()),
+                self.unusable_reason(script.hash),
+            )),
         }
     }
 
     /// The reason that a document cannot be used: altered or missing.
-    fn gone(&self, hash: Hash) -> String {
+    fn unusable_reason(&self, hash: Hash) -> String {
         match self.altered.contains_key(&hash) {
             true => format!("its document {hash} was altered: its bytes have another hash"),
             false => format!("its document {hash} is missing"),
         }
     }
 
-    fn passkey(&mut self, row: PasskeyRow) -> Result<(), Broken> {
+    fn passkey(&mut self, row: PasskeyRow) -> Result<(), ChainDefect> {
         let PasskeyRow { id, person_id: person, rp_id, origin, credential } = row;
         self.passkeys
             .insert(id, Passkey { id, person, rp_id, origin, credential, confirmation: None });
         Ok(())
     }
 
-    fn confirmation(&mut self, row: ConfirmationRow) -> Result<(), Broken> {
+    fn confirmation(&mut self, row: ConfirmationRow) -> Result<(), ChainDefect> {
         let id = row.passkey_id;
         let unreadable =
-            || wrong(format!("passkey_confirmation {id}"), "its bytes cannot be decoded");
+            || defect(format!("passkey_confirmation {id}"), "its bytes cannot be decoded");
         let confirmation = match (row.by_passkey, row.signed) {
             (None, _) => Confirmation::Owner,
             (Some(by), signed) => {
@@ -852,7 +866,7 @@ impl Check {
             }
         };
         let passkey = self.passkeys.get_mut(&id).ok_or_else(|| {
-            wrong(
+            defect(
                 format!("passkey {id}"),
                 "it is missing, but a confirmation refers to it".to_owned(),
             )
@@ -861,18 +875,18 @@ impl Check {
         Ok(())
     }
 
-    fn signature(&mut self, row: SignatureRow) -> Result<(), Broken> {
+    fn signature(&mut self, row: SignatureRow) -> Result<(), ChainDefect> {
         let id = row.verdict_id;
         let (nonce, assertion) = row.signed.read().ok_or_else(|| {
-            wrong(format!("verdict_signature {id}"), "its bytes cannot be decoded")
+            defect(format!("verdict_signature {id}"), "its bytes cannot be decoded")
         })?;
         self.signatures.insert(id, (row.passkey_id, nonce, assertion));
         Ok(())
     }
 
-    fn policy(&mut self, row: PolicyRow) -> Result<(), Broken> {
+    fn policy(&mut self, row: PolicyRow) -> Result<(), ChainDefect> {
         if !self.policy_objects.contains_key(&row.hash) {
-            return Err(wrong(format!("policy {}", row.number), self.gone(row.hash)));
+            return Err(defect(format!("policy {}", row.number), self.unusable_reason(row.hash)));
         }
         self.policies.insert(row.blueprint_number, row);
         Ok(())
@@ -883,13 +897,13 @@ impl Check {
         row: ReviewRow,
         reviewed: Option<SignedReview>,
         documents: Vec<DocumentChange>,
-    ) -> Result<(), Broken> {
-        let what = format!("review {}", row.id);
+    ) -> Result<(), ChainDefect> {
+        let subject = format!("review {}", row.id);
         let hash =
-            change_hash(&documents).map_err(|error| wrong(what.clone(), error.to_string()))?;
+            change_hash(&documents).map_err(|error| defect(subject.clone(), error.to_string()))?;
         if hash != row.change_hash {
-            return Err(wrong(
-                what,
+            return Err(defect(
+                subject,
                 "its documents were altered: their hash differs from the reviewed one",
             ));
         }
@@ -897,9 +911,9 @@ impl Check {
         Ok(())
     }
 
-    fn verdict(&mut self, seq: u64, row: VerdictRow) -> Result<(), Broken> {
+    fn verdict(&mut self, seq: u64, row: VerdictRow) -> Result<(), ChainDefect> {
         let Some(review) = self.reviews.get_mut(&row.review_id) else {
-            return Err(wrong(
+            return Err(defect(
                 format!("review {}", row.review_id),
                 format!("it is missing, but verdict {} refers to it", row.id),
             ));
@@ -914,8 +928,8 @@ impl Check {
         Ok(())
     }
 
-    fn blueprint(&mut self, seq: u64, row: &BlueprintRow) -> Result<(), Broken> {
-        let what = || format!("blueprint {}", row.number);
+    fn blueprint(&mut self, seq: u64, row: &BlueprintRow) -> Result<(), ChainDefect> {
+        let subject = || format!("blueprint {}", row.number);
         if self.before.is_none() {
             // Approvals and signatures come before the first blueprint. This names the missing one.
             self.check_rows_present(Table::VerdictSignature)?;
@@ -923,7 +937,7 @@ impl Check {
         let before = self.before.take();
         let last = before.as_ref().map_or(0, |before| before.number);
         if row.parent.unwrap_or(0) != last || row.number != last + 1 {
-            return Err(wrong(
+            return Err(defect(
                 format!("blueprint {}", last + 1),
                 format!("it is missing before blueprint {}", row.number),
             ));
@@ -932,8 +946,8 @@ impl Check {
         let root = match (&before, row.kind.as_str()) {
             (Some(before), "switch") if row.root == before.root_hash => before.root.clone(),
             (Some(_), "switch") => {
-                return Err(wrong(
-                    what(),
+                return Err(defect(
+                    subject(),
                     "a switch of execution must keep the root of its parent",
                 ));
             }
@@ -942,12 +956,17 @@ impl Check {
                 // A change of only the policy keeps the root of its parent.
                 _ => match &before {
                     Some(before) if before.root_hash == row.root => before.root.clone(),
-                    _ => return Err(wrong(format!("the root of {}", what()), self.gone(row.root))),
+                    _ => {
+                        return Err(defect(
+                            format!("the root of {}", subject()),
+                            self.unusable_reason(row.root),
+                        ));
+                    }
                 },
             },
             _ => {
-                return Err(wrong(
-                    what(),
+                return Err(defect(
+                    subject(),
                     format!("kind {:?} cannot follow blueprint {last}", row.kind),
                 ));
             }
@@ -955,11 +974,11 @@ impl Check {
         let nothing = RootDoc::default();
         let changed = changes(before.as_ref().map_or(&nothing, |before| &before.root), &root);
         if row.kind == "change" {
-            let before = before.as_ref().ok_or_else(|| wrong(what(), "it has no parent"))?;
+            let before = before.as_ref().ok_or_else(|| defect(subject(), "it has no parent"))?;
             self.approved(seq, row, before, &root)?;
         }
         for change in &changed {
-            self.check_documents(change, &what)?;
+            self.check_documents(change, &subject)?;
         }
         if let Some(before) = &before {
             self.note_removals(row.number, &before.root, &changed)?;
@@ -979,7 +998,7 @@ impl Check {
         number: i64,
         before: &RootDoc,
         changed: &[DocumentChange],
-    ) -> Result<(), Broken> {
+    ) -> Result<(), ChainDefect> {
         let action = ActionName::remove();
         for change in changed {
             let DocumentChange::Node { id, old, new: Some(new) } = change else { continue };
@@ -995,7 +1014,7 @@ impl Check {
                     .and_then(|hash| self.deployments.get(hash))
                     .and_then(|deployment| deployment.roles.get(&key.role));
                 let content = projection::content(noderole, role, &action)
-                    .map_err(|error| wrong(format!("blueprint {number}"), error.to_string()))?;
+                    .map_err(|error| defect(format!("blueprint {number}"), error.to_string()))?;
                 self.removals.insert(StepId::of(key.id(*id), &action), (number, content));
             }
         }
@@ -1007,27 +1026,35 @@ impl Check {
         &self,
         change: &DocumentChange,
         blueprint: &impl Fn() -> String,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), ChainDefect> {
         match change {
             DocumentChange::Deployment { id, new: Some(hash), .. } => {
-                let what = || format!("deployment {id} of {}", blueprint());
-                let doc =
-                    self.deployments.get(hash).ok_or_else(|| wrong(what(), self.gone(*hash)))?;
+                let subject = || format!("deployment {id} of {}", blueprint());
+                let doc = self
+                    .deployments
+                    .get(hash)
+                    .ok_or_else(|| defect(subject(), self.unusable_reason(*hash)))?;
                 if let Some((name, hash)) =
                     doc.barclamps.iter().find(|(_, hash)| !self.barclamps.contains_key(hash))
                 {
-                    return Err(wrong(format!("barclamp {name} of {}", what()), self.gone(*hash)));
+                    return Err(defect(
+                        format!("barclamp {name} of {}", subject()),
+                        self.unusable_reason(*hash),
+                    ));
                 }
                 doc.roles.iter().try_for_each(|(name, role)| {
-                    self.role(role.role, || format!("role {name} of {}", what()))
+                    self.role(role.role, || format!("role {name} of {}", subject()))
                 })
             }
             DocumentChange::Node { id, new: Some(hash), .. } => {
-                let what = || format!("node {id} of {}", blueprint());
-                let doc = self.nodes.get(hash).ok_or_else(|| wrong(what(), self.gone(*hash)))?;
+                let subject = || format!("node {id} of {}", blueprint());
+                let doc = self
+                    .nodes
+                    .get(hash)
+                    .ok_or_else(|| defect(subject(), self.unusable_reason(*hash)))?;
                 let mut noderoles = doc.noderoles.iter();
                 noderoles.try_for_each(|(key, noderole)| {
-                    self.role(noderole.role, || format!("role {} of {}", key.role, what()))
+                    self.role(noderole.role, || format!("role {} of {}", key.role, subject()))
                 })
             }
             _ => Ok(()),
@@ -1040,11 +1067,11 @@ impl Check {
         row: &BlueprintRow,
         before: &Before,
         root: &RootDoc,
-    ) -> Result<(), Broken> {
-        let what = || format!("blueprint {}", row.number);
-        let id = row.review_id.ok_or_else(|| wrong(what(), "it names no review"))?;
+    ) -> Result<(), ChainDefect> {
+        let subject = || format!("blueprint {}", row.number);
+        let id = row.review_id.ok_or_else(|| defect(subject(), "it names no review"))?;
         let review = self.reviews.get(&id).ok_or_else(|| {
-            wrong(
+            defect(
                 format!("review {id}"),
                 format!("it is missing, but blueprint {} commits it", row.number),
             )
@@ -1052,8 +1079,8 @@ impl Check {
         match apply(&before.root, &review.documents) {
             Ok(expected) if expected == *root => {}
             _ => {
-                return Err(wrong(
-                    what(),
+                return Err(defect(
+                    subject(),
                     format!(
                         "the documents in which its root differs from blueprint {} are not those that \
                          review {id} lists",
@@ -1063,8 +1090,8 @@ impl Check {
             }
         }
         if review.row.epoch != row.epoch {
-            return Err(wrong(
-                what(),
+            return Err(defect(
+                subject(),
                 format!("review {id} was made before a backup was restored"),
             ));
         }
@@ -1075,15 +1102,15 @@ impl Check {
             .filter(|(_, policy)| policy.number == review.row.policy_number)
             .ok_or_else(|| {
                 let number = review.row.policy_number;
-                wrong(
+                defect(
                     format!("policy {number}"),
                     format!("it is missing, or was not in force for blueprint {}", row.number),
                 )
             })?;
         let brought = self.policies.get(&row.number).map(|policy| policy.hash);
         if brought != review.row.new_policy_hash {
-            return Err(wrong(
-                what(),
+            return Err(defect(
+                subject(),
                 format!("its new policy is missing, or is not the one that review {id} names"),
             ));
         }
@@ -1092,7 +1119,7 @@ impl Check {
             .flatten()
             .filter_map(|hash| self.policy_objects.get(&hash));
         let policies: Vec<&Policy> = policies.collect();
-        let asked = policies
+        let required = policies
             .iter()
             .map(|policy| policy.approvals_for(&review.row.risk))
             .max()
@@ -1105,20 +1132,20 @@ impl Check {
         let rules = policies.iter().flat_map(|policy| &policy.signed);
         let signed =
             review.row.signed || rules.into_iter().any(|rule| brought.is_some() || fits(rule));
-        let asked = asked.max(review.row.approvals_needed);
+        let required = required.max(review.row.approvals_needed);
         let hours = self.policy_objects.get(&policy.hash).map_or(0, |policy| policy.cooling_hours);
-        self.counted(seq, row, review, (asked, signed, Duration::hours(hours.into())))
+        self.check_approvals(seq, row, review, (required, signed, Duration::hours(hours.into())))
     }
 
     /// Checks that the approvals suffice. Each person's last verdict counts, if the person could
     /// review when the blueprint was committed.
-    fn counted(
+    fn check_approvals(
         &self,
         seq: u64,
         row: &BlueprintRow,
         review: &Review,
-        (asked, signed, cooling): (u32, bool, Duration),
-    ) -> Result<(), Broken> {
+        (required, signed, cooling): (u32, bool, Duration),
+    ) -> Result<(), ChainDefect> {
         let id = review.row.id;
         let mut last: BTreeMap<PersonId, &RecordedVerdict> = BTreeMap::new();
         for verdict in review.verdicts.iter().filter(|verdict| verdict.seq < seq) {
@@ -1132,7 +1159,7 @@ impl Check {
                 continue;
             }
             let Some(review_permission) = self.review_permission(person, seq) else {
-                return Err(wrong(
+                return Err(defect(
                     format!("person {person}"),
                     format!("the audit has no entry for this reviewer of review {id}"),
                 ));
@@ -1141,7 +1168,7 @@ impl Check {
                 continue;
             }
             if kind != "approve" && review_permission.everywhere {
-                return Err(wrong(
+                return Err(defect(
                     format!("blueprint {}", row.number),
                     format!("person {person} objected to review {id} and never approved it"),
                 ));
@@ -1158,18 +1185,19 @@ impl Check {
             }
             match signed.then(|| self.is_signed(review, verdict)) {
                 None | Some(Ok(())) => approvals += 1,
-                Some(Err(why)) => {
-                    uncounted = format!(". The approval of person {person} does not count: {why}")
+                Some(Err(reason)) => {
+                    uncounted =
+                        format!(". The approval of person {person} does not count: {reason}")
                 }
             }
         }
-        if approvals < asked {
+        if approvals < required {
             let approval = if signed { "signed approvals" } else { "approvals" };
-            return Err(wrong(
+            return Err(defect(
                 format!("blueprint {}", row.number),
                 format!(
-                    "the export has {approvals} of the {asked} {approval} that its policy required \
-                     (review {id}){uncounted}"
+                    "the export has {approvals} of the {required} {approval} that its policy \
+                     required (review {id}){uncounted}"
                 ),
             ));
         }
@@ -1187,7 +1215,7 @@ impl Check {
         let (Some(at), Some(submitted)) = (verdict.at, review.row.created_at) else {
             return false;
         };
-        self.access.bars(&ApprovalContext {
+        self.access.excludes(&ApprovalContext {
             person: verdict.person,
             given_at: at,
             submitted,
@@ -1213,19 +1241,19 @@ impl Check {
             .map_err(|error| error.to_string())
     }
 
-    fn run(&self, row: &RunRow) -> Result<(), Broken> {
-        let what = || format!("run {}", row.id);
+    fn run(&self, row: &RunRow) -> Result<(), ChainDefect> {
+        let subject = || format!("run {}", row.id);
         let Some(blueprint) =
             self.before.as_ref().filter(|before| before.number == row.blueprint_number)
         else {
-            return Err(wrong(
+            return Err(defect(
                 format!("blueprint {}", row.blueprint_number),
                 format!("it is missing before run {}", row.id),
             ));
         };
         if row.generation > row.blueprint_number || !self.generations.contains(&row.generation) {
-            return Err(wrong(
-                what(),
+            return Err(defect(
+                subject(),
                 format!(
                     "its generation {} is not an earlier blueprint that changed something",
                     row.generation
@@ -1233,16 +1261,16 @@ impl Check {
             ));
         }
         if row.epoch < blueprint.epoch {
-            return Err(wrong(
-                what(),
+            return Err(defect(
+                subject(),
                 format!("its epoch is earlier than that of blueprint {}", blueprint.number),
             ));
         }
         if let Some((generation, content)) = self.removals.get(&row.step_id) {
             return match (*generation, *content) == (row.generation, row.content_hash) {
                 true => Ok(()),
-                false => Err(wrong(
-                    what(),
+                false => Err(defect(
+                    subject(),
                     format!("it ran other content than blueprint {generation} removes"),
                 )),
             };
@@ -1255,8 +1283,8 @@ impl Check {
             node.noderoles.iter().find(|(key, _)| is_its(key))
         });
         let Some((key, noderole)) = noderole else {
-            return Err(wrong(
-                what(),
+            return Err(defect(
+                subject(),
                 format!("no document of blueprint {} requires its step", blueprint.number),
             ));
         };
@@ -1267,10 +1295,10 @@ impl Check {
             .and_then(|hash| self.deployments.get(hash));
         let role = deployment.and_then(|doc| doc.roles.get(&key.role));
         let content = projection::content(noderole, role, &ActionName::run())
-            .map_err(|error| wrong(what(), error.to_string()))?;
+            .map_err(|error| defect(subject(), error.to_string()))?;
         if content != row.content_hash {
-            return Err(wrong(
-                what(),
+            return Err(defect(
+                subject(),
                 format!(
                     "it ran other content than the documents of blueprint {} require",
                     blueprint.number
@@ -1282,27 +1310,30 @@ impl Check {
 }
 
 /// Verifies all lines of an export. Changes that required signatures are rejected.
-pub fn verify<'t>(lines: impl IntoIterator<Item = &'t str>) -> Result<Verification, Broken> {
+pub fn verify<'t>(lines: impl IntoIterator<Item = &'t str>) -> Result<Verification, ChainDefect> {
     let mut check = Check::default();
     lines.into_iter().try_for_each(|line| check.line(line))?;
     check.finish()
 }
 
 fn typed<T: DeserializeOwned>(
-    what: impl Fn() -> String,
+    subject: impl Fn() -> String,
     row: Map<String, Value>,
-) -> Result<T, Broken> {
+) -> Result<T, ChainDefect> {
     serde_json::from_value(Value::Object(row))
-        .map_err(|error| wrong(what(), format!("it has invalid values: {error}")))
+        .map_err(|error| defect(subject(), format!("it has invalid values: {error}")))
 }
 
-fn parsed<T: DeserializeOwned>(what: impl Fn() -> String, bytes: &[u8]) -> Result<T, Broken> {
+fn parsed<T: DeserializeOwned>(
+    subject: impl Fn() -> String,
+    bytes: &[u8],
+) -> Result<T, ChainDefect> {
     serde_json::from_slice(bytes)
-        .map_err(|error| wrong(what(), format!("it has invalid values: {error}")))
+        .map_err(|error| defect(subject(), format!("it has invalid values: {error}")))
 }
 
-fn hash_of(row: &Map<String, Value>) -> Result<Hash, Broken> {
-    canonical::hash(row).map_err(|error| wrong("a row", error.to_string()))
+fn hash_of(row: &Map<String, Value>) -> Result<Hash, ChainDefect> {
+    canonical::hash(row).map_err(|error| defect("a row", error.to_string()))
 }
 
 fn text_of(row: &Map<String, Value>, field: &str) -> String {

@@ -54,41 +54,41 @@ pub struct Chain {
 
 /// The first defect of a chain or an export.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Broken {
+pub enum ChainDefect {
     /// An entry is missing, duplicated or out of order.
     #[error(
-        "Entry {found} is in the place of entry {wanted}: entries are missing, duplicated or out \
+        "Entry {found} is in the place of entry {expected}: entries are missing, duplicated or out \
          of order"
     )]
-    Position { wanted: u64, found: u64 },
+    Position { expected: u64, found: u64 },
     #[error("Entry {0} does not link to the entry before it")]
     BrokenLink(u64),
     #[error("Entry {0} was altered: its text does not match its link")]
     Content(u64),
     #[error(
-        "The export names entry {said} as its end, but ends with entry {found} or with another link"
+        "The export names entry {named} as its end, but ends with entry {found} or with another link"
     )]
     End {
         /// The entry that the header or the last line names.
-        said: u64,
+        named: u64,
         found: u64,
     },
     #[error(
         "The export is cut off after entry {0}: its last line, which names the end, is missing"
     )]
     Truncated(u64),
-    #[error("Line {line} is not a valid line of an export: {why}")]
+    #[error("Line {line} is not a valid line of an export: {reason}")]
     Line {
         /// Starts at 1.
         line: usize,
-        why: String,
+        reason: String,
     },
     /// A row, a document or an approval is missing or altered.
-    #[error("Verification failed at {what}: {why}")]
+    #[error("Verification failed at {subject}: {reason}")]
     Proof {
         /// Such as `verdict 3`.
-        what: String,
-        why: String,
+        subject: String,
+        reason: String,
     },
     /// A link differs from the link that was stored elsewhere.
     #[error("Entry {seq} has the link {found} instead of {expected}: the chain was computed again")]
@@ -135,20 +135,20 @@ impl Chain {
     ///
     /// # Errors
     /// If it is not the next entry, or not the text that was sealed.
-    pub fn add(&mut self, entry: &SealedEntry) -> Result<(), Broken> {
+    pub fn add(&mut self, entry: &SealedEntry) -> Result<(), ChainDefect> {
         let is_first = self.first == 0;
-        let wanted = if is_first { entry.seq.max(1) } else { self.last + 1 };
-        if entry.seq != wanted {
-            return Err(Broken::Position { wanted, found: entry.seq });
+        let expected = if is_first { entry.seq.max(1) } else { self.last + 1 };
+        if entry.seq != expected {
+            return Err(ChainDefect::Position { expected, found: entry.seq });
         }
         // An export may begin later. Its first entry then has a previous link that is not known
         // here.
         let is_linked = if is_first && entry.seq > 1 { true } else { entry.previous == self.hash };
         if !is_linked {
-            return Err(Broken::BrokenLink(entry.seq));
+            return Err(ChainDefect::BrokenLink(entry.seq));
         }
         if link(entry.previous, &entry.content) != entry.hash {
-            return Err(Broken::Content(entry.seq));
+            return Err(ChainDefect::Content(entry.seq));
         }
         if is_first {
             (self.first, self.from) = (entry.seq, entry.previous);

@@ -38,7 +38,7 @@ impl Export {
     }
 
     fn row(&mut self, table: Table, row: &Value) {
-        let Value::Object(row) = row.clone() else { panic!("an object") };
+        let Value::Object(row) = row.clone() else { panic!("expected an object") };
         self.rest.push(Line::Row { table, row, documents: None });
     }
 
@@ -61,7 +61,7 @@ impl Export {
         lines.iter().map(|line| serde_json::to_string(line).unwrap()).collect()
     }
 
-    fn verify(&self) -> Result<(), Broken> {
+    fn verify(&self) -> Result<(), ChainDefect> {
         verify(self.lines().iter().map(String::as_str)).map(drop)
     }
 }
@@ -125,7 +125,7 @@ fn history_with(void_to: i64) -> Export {
     let review = json!({"id": 1, "change_hash": bytea(change_hash(&[change]).unwrap()), "policy_number": 1,
         "approvals_needed": 1, "epoch": 1, "risk": ["rerun"], "authors": [ADA], "created_by": ADA,
         "created_at": "2026-01-02T00:00:00+00:00"});
-    let Value::Object(row) = review.clone() else { panic!("an object") };
+    let Value::Object(row) = review.clone() else { panic!("expected an object") };
     e.rest.push(Line::Row { table: Table::Review, row, documents: Some(vec![change]) });
     let verdict = json!({"id": 1, "review_id": 1, "person_id": BO, "kind": "approve", "at": "2026-01-02T01:00:00.5+00:00"});
     e.row(Table::Verdict, &verdict);
@@ -174,7 +174,7 @@ fn history_with_removal(content: impl Fn(Hash) -> Hash) -> Export {
     let mut e = history();
     let body = |line: &Line| match line {
         Line::Object { body: Some(body), .. } => serde_json::from_str::<Value>(body).unwrap(),
-        _ => panic!("an object"),
+        _ => panic!("expected an object"),
     };
     let [node, root, deployment] = [ObjectKind::Node, ObjectKind::Root, ObjectKind::Deployment]
         .map(|kind| body(&e.rest[last_of(&e, object_of(kind))]));
@@ -190,7 +190,7 @@ fn history_with_removal(content: impl Fn(Hash) -> Hash) -> Export {
         "created_at": "2026-01-03T00:00:00+00:00"});
     let verdict = json!({"id": 2, "review_id": 2, "person_id": BO, "kind": "approve", "at": "2026-01-03T01:00:00+00:00"});
     let line = |table, row: &Value, documents| {
-        let Value::Object(row) = row.clone() else { panic!("an object") };
+        let Value::Object(row) = row.clone() else { panic!("expected an object") };
         Line::Row { table, row, documents }
     };
     // Reviews come before the targets.
@@ -239,8 +239,8 @@ fn row_of(table: Table) -> impl Fn(&Line) -> bool {
     move |line| matches!(line, Line::Row { table: found, .. } if *found == table)
 }
 
-fn last_of(e: &Export, wanted: impl Fn(&Line) -> bool) -> usize {
-    e.rest.iter().rposition(wanted).unwrap()
+fn last_of(e: &Export, is_match: impl Fn(&Line) -> bool) -> usize {
+    e.rest.iter().rposition(is_match).unwrap()
 }
 
 fn object_of(kind: ObjectKind) -> impl Fn(&Line) -> bool {
@@ -267,8 +267,9 @@ fn forged(table: Table, field: &str, value: Value) -> Export {
 #[track_caller]
 fn assert_named(e: &Export, name: &str) {
     match e.verify() {
-        Err(Broken::Proof { what, why }) if format!("{what}: {why}").contains(name) => {}
-        other => panic!("{name} is not named: {other:?}"),
+        Err(ChainDefect::Proof { subject, reason })
+            if format!("{subject}: {reason}").contains(name) => {}
+        other => panic!("the error does not name {name}: {other:?}"),
     }
 }
 
@@ -321,8 +322,8 @@ fn removed_documents_are_named() {
         let mut e = history();
         let at = last_of(&e, object_of(kind));
         e.rest.remove(at);
-        let Err(Broken::Proof { what, why }) = e.verify() else { panic!("{name}") };
-        let text = format!("{what}: {why}");
+        let Err(ChainDefect::Proof { subject, reason }) = e.verify() else { panic!("{name}") };
+        let text = format!("{subject}: {reason}");
         assert!(text.starts_with(name) && text.ends_with("is missing"), "{text}");
     }
 }
@@ -332,10 +333,12 @@ fn altered_documents_are_named() {
     for (name, kind) in DOCUMENTS {
         let mut e = history();
         let at = last_of(&e, object_of(kind));
-        let Line::Object { body: Some(body), .. } = &mut e.rest[at] else { panic!("an object") };
+        let Line::Object { body: Some(body), .. } = &mut e.rest[at] else {
+            panic!("expected an object")
+        };
         body.push(' ');
-        let Err(Broken::Proof { what, why }) = e.verify() else { panic!("{name}") };
-        let text = format!("{what}: {why}");
+        let Err(ChainDefect::Proof { subject, reason }) = e.verify() else { panic!("{name}") };
+        let text = format!("{subject}: {reason}");
         assert!(
             text.starts_with(name) && text.ends_with("was altered: its bytes have another hash"),
             "{text}"
@@ -362,13 +365,15 @@ fn altered_rows_are_named() {
     ] {
         let mut e = history();
         let at = last_of(&e, row_of(table));
-        let Line::Row { row, .. } = &mut e.rest[at] else { panic!("a row") };
+        let Line::Row { row, .. } = &mut e.rest[at] else { panic!("expected a row") };
         row.insert(field.to_owned(), value);
         assert_named(&e, "it was altered: entry");
     }
     let mut e = history();
     let at = last_of(&e, row_of(Table::Review));
-    let Line::Row { documents: Some(documents), .. } = &mut e.rest[at] else { panic!("a review") };
+    let Line::Row { documents: Some(documents), .. } = &mut e.rest[at] else {
+        panic!("expected a review")
+    };
     documents.clear();
     assert_named(&e, "review 1: its documents were altered");
 }
@@ -450,14 +455,17 @@ fn expected_link_detects_truncated_or_recomputed_chain() {
     let other = Hash::of_bytes(b"another chain");
     assert_eq!(
         check(last, other, &lines),
-        Err(Broken::Recomputed { seq: last, expected: other, found: hash })
+        Err(ChainDefect::Recomputed { seq: last, expected: other, found: hash })
     );
     // An attacker who cuts the chain also rewrites the header and the end.
     let mut cut = e.clone();
     cut.entries.truncate(2);
     cut.rest.clear();
-    assert_eq!(cut.verify(), Ok(()), "it holds by itself");
-    assert_eq!(check(last, hash, &cut.lines()), Err(Broken::MissingTail { from: 3, to: last }));
+    assert_eq!(cut.verify(), Ok(()), "the shortened chain is valid in itself");
+    assert_eq!(
+        check(last, hash, &cut.lines()),
+        Err(ChainDefect::MissingTail { from: 3, to: last })
+    );
 }
 
 #[test]
@@ -465,9 +473,11 @@ fn partial_export_proves_only_its_chain() {
     let lines = history().lines();
     let sealed: Vec<&String> =
         lines.iter().filter(|line| line.contains("\"type\":\"audit\"")).collect();
-    let Ok(Line::Audit(before)) = serde_json::from_str(sealed[1]) else { panic!("an entry") };
+    let Ok(Line::Audit(before)) = serde_json::from_str(sealed[1]) else {
+        panic!("expected an audit entry")
+    };
     let Ok(Line::Audit(last)) = serde_json::from_str(sealed[sealed.len() - 1]) else {
-        panic!("an entry")
+        panic!("expected an audit entry")
     };
     let totals = Totals { entries: sealed.len() as u64 - 2, ..Totals::default() };
     let header = Line::Header(Header { format: FORMAT, after: 2, end: last.seq, hash: last.hash });

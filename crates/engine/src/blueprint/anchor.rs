@@ -49,6 +49,15 @@ pub enum Anchor {
 )]
 pub struct NotAnAnchor(String);
 
+impl Difference {
+    /// Anchors of the documents that differ, in order.
+    pub fn documents(&self) -> impl Iterator<Item = Anchor> {
+        let deployments =
+            self.deployments.iter().map(|deployment| Anchor::Deployment(deployment.id));
+        deployments.chain(self.nodes.iter().map(|node| Anchor::Node(node.id)))
+    }
+}
+
 impl fmt::Display for Anchor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = match self {

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Anchor, DocumentChange};
+use super::DocumentChange;
 use crate::canonical::Hash;
 use crate::cluster::{
     Blueprint, Connection, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey,
@@ -111,7 +111,8 @@ pub struct DeploymentDifference {
     /// The phantom node, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phantom: Option<Sides<NodeId>>,
-    /// Jigs that are switched: `added` jigs are switched off, `removed` jigs are switched on again.
+    /// Jigs that are turned on or off: `added` jigs are turned off, `removed` jigs are turned on
+    /// again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inactive_jigs: Vec<JigDifference>,
     /// Barclamps that differ.
@@ -120,13 +121,13 @@ pub struct DeploymentDifference {
     pub roles: Vec<RoleDifference>,
 }
 
-/// Jig that is switched on or off.
+/// Jig that is turned on or off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JigDifference {
     /// Name of the jig.
     pub jig: JigName,
-    /// `added` if the jig is switched off, `removed` if it is switched on again.
+    /// `added` if the jig is turned off, `removed` if it is turned on again.
     pub mark: Mark,
 }
 
@@ -177,9 +178,8 @@ pub struct NodeDifference {
     /// Whether it is a phantom node, if that differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phantom: Option<Sides<bool>>,
-    /// Old and new deployment of the node, if they differ. A side is null if the node is added or
-    /// removed.
-    pub moved: Option<(Option<DeploymentId>, Option<DeploymentId>)>,
+    /// The deployment of the node, if it differs. A side is null if the node is added or removed.
+    pub moved: Option<Sides<Option<DeploymentId>>>,
     /// The connection, if it differs. The old side is null in the first document of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<Sides<Option<Connection>>>,
@@ -246,13 +246,6 @@ impl Difference {
         self.deployments.is_empty() && self.nodes.is_empty() && self.policy.is_none()
     }
 
-    /// Anchors of the documents that differ, in order.
-    pub fn documents(&self) -> impl Iterator<Item = Anchor> {
-        let deployments =
-            self.deployments.iter().map(|deployment| Anchor::Deployment(deployment.id));
-        deployments.chain(self.nodes.iter().map(|node| Anchor::Node(node.id)))
-    }
-
     /// At most `most` of the documents, after the first `skip`.
     #[must_use]
     pub fn part(mut self, skip: usize, most: usize) -> Self {
@@ -272,30 +265,30 @@ impl Difference {
     /// * the policy and the switched jigs, which apply to every deployment.
     #[must_use]
     pub fn for_deployments(mut self, ids: &BTreeSet<DeploymentId>) -> (Self, usize) {
-        let mut beside = self.deployments.len() + self.nodes.len();
+        let mut other = self.deployments.len() + self.nodes.len();
         self.deployments.retain_mut(|deployment| {
             let keeps = ids.contains(&deployment.id) || !deployment.inactive_jigs.is_empty();
             if ids.contains(&deployment.id) || (keeps && !deployment.retain_only_jigs()) {
-                beside -= 1;
+                other -= 1;
             }
             keeps
         });
         self.nodes.retain_mut(|node| {
-            let here = |noderole: &NoderoleDifference| {
+            let is_included = |noderole: &NoderoleDifference| {
                 ids.contains(&noderole.deployment)
                     || noderole.bound.is_some_and(|sides| ids.contains(&sides.old))
             };
-            node.noderoles.retain(here);
+            node.noderoles.retain(is_included);
             let theirs = |place: Option<DeploymentId>| place.is_some_and(|id| ids.contains(&id));
-            let moved = node.moved.is_some_and(|(from, to)| theirs(from) || theirs(to));
+            let moved = node.moved.is_some_and(|sides| theirs(sides.old) || theirs(sides.new));
             // The difference does not name the deployment of a node that does not move. So every
             // deployment shows such nodes.
             let itself =
                 node.mark == Mark::Changed && (node.connection.is_some() || !node.hints.is_empty());
             moved || itself || !node.noderoles.is_empty()
         });
-        beside -= self.nodes.len();
-        (self, beside)
+        other -= self.nodes.len();
+        (self, other)
     }
 
     /// The difference in the other direction.
@@ -387,7 +380,7 @@ impl NodeDifference {
             mark: mark.mirrored(),
             renamed: renamed.map(Sides::mirrored),
             phantom: phantom.map(Sides::mirrored),
-            moved: moved.map(|(from, to)| (to, from)),
+            moved: moved.map(Sides::mirrored),
             connection: connection.map(Sides::mirrored),
             hints: hints.into_iter().map(mirrored_value).collect(),
             noderoles: noderoles.into_iter().map(NoderoleDifference::mirrored).collect(),
@@ -449,9 +442,9 @@ pub fn difference(
         }
     }
     found.sort();
-    let there = (new.deployments.len() + new.nodes.len())
+    let total = (new.deployments.len() + new.nodes.len())
         .saturating_sub(changes.iter().filter(|c| exists(c)).count());
-    found.unchanged = there;
+    found.unchanged = total;
     Ok(found)
 }
 
@@ -558,7 +551,7 @@ fn node(was: Option<&NodeDoc>, is: Option<&NodeDoc>) -> Result<Option<NodeDiffer
             noderole(*id, key, was, is).transpose()
         })
         .collect::<Result<_, _>>()?;
-    let (from, to) = (was.map(|n| n.deployment), is.map(|n| n.deployment));
+    let deployments = Sides { old: was.map(|n| n.deployment), new: is.map(|n| n.deployment) };
     let connection = |side: Option<&NodeDoc>| side.and_then(|n| n.connection.clone());
     let connections = Sides { old: connection(was), new: connection(is) };
     let hints =
@@ -569,7 +562,7 @@ fn node(was: Option<&NodeDoc>, is: Option<&NodeDoc>) -> Result<Option<NodeDiffer
         mark: mark(was, is),
         renamed: Sides::differing(was.map(|n| &n.fqdn), is.map(|n| &n.fqdn)),
         phantom: Sides::differing(was.map(|n| &n.phantom), is.map(|n| &n.phantom)),
-        moved: (from != to).then_some((from, to)),
+        moved: (deployments.old != deployments.new).then_some(deployments),
         connection: (connections.old != connections.new).then_some(connections),
         hints: data::diff(&hints(was), &hints(is))?,
         unchanged: total - noderoles.len(),

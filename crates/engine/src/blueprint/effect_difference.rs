@@ -37,7 +37,7 @@ pub struct EffectDifference {
 impl EffectDifference {
     /// Compares two plans of the same edits.
     pub fn between(before: &Difference, after: &Difference) -> Self {
-        Self { before: beyond(before, after), after: beyond(after, before) }
+        Self { before: without(before, after), after: without(after, before) }
     }
 
     /// Whether both plans have the same effect.
@@ -47,7 +47,7 @@ impl EffectDifference {
 }
 
 /// The part of `one` that `other` does not have.
-fn beyond(one: &Difference, other: &Difference) -> Difference {
+fn without(one: &Difference, other: &Difference) -> Difference {
     let known: BTreeMap<DeploymentId, &DeploymentDifference> =
         other.deployments.iter().map(|d| (d.id, d)).collect();
     let deployments = one.deployments.iter().filter_map(|d| match known.get(&d.id) {
@@ -105,7 +105,7 @@ fn has_same_effect(one: &NodeDifference, other: &NodeDifference) -> bool {
         _ => return itself(one) == itself(other),
     };
     // A node with a document has `moved` only if its deployment changes.
-    let to = |n: &NodeDifference| n.moved.and_then(|(_, to)| to);
+    let to = |n: &NodeDifference| n.moved.and_then(|sides| sides.new);
     let has_other_destination = known.moved.is_some() && to(known) != to(new);
     // The first document of a node copies its record. If another change did this first, its
     // document already contains the record.
@@ -184,29 +184,38 @@ mod tests {
         let with = |mark, moved| {
             of(vec![NodeDifference { mark, moved, ..node(1, vec![noderole("app", 1, 0)], 0) }])
         };
-        let first = with(Mark::Added, Some((None, Some(web))));
+        let first = with(Mark::Added, Some(Sides { old: None, new: Some(web) }));
         assert!(
             EffectDifference::between(&first, &with(Mark::Changed, None)).is_empty(),
-            "somebody else moved it before"
+            "the shift ignores an earlier move by another review"
         );
         assert!(
-            EffectDifference::between(&first, &with(Mark::Changed, Some((Some(edge), Some(web)))))
-                .is_empty()
+            EffectDifference::between(
+                &first,
+                &with(Mark::Changed, Some(Sides { old: Some(edge), new: Some(web) }))
+            )
+            .is_empty()
         );
         assert!(
-            !EffectDifference::between(&first, &with(Mark::Changed, Some((Some(web), Some(edge)))))
-                .is_empty()
+            !EffectDifference::between(
+                &first,
+                &with(Mark::Changed, Some(Sides { old: Some(web), new: Some(edge) }))
+            )
+            .is_empty()
         );
         assert!(
-            !EffectDifference::between(&first, &with(Mark::Removed, Some((Some(web), None))))
-                .is_empty()
+            !EffectDifference::between(
+                &first,
+                &with(Mark::Removed, Some(Sides { old: Some(web), new: None }))
+            )
+            .is_empty()
         );
         let mut other = with(Mark::Changed, None);
         other.nodes[0].noderoles = vec![noderole("app", 2, 0)];
         assert_eq!(
             EffectDifference::between(&first, &other).after,
             other,
-            "what it carries is compared as before"
+            "other effects are compared as before"
         );
     }
 
@@ -219,7 +228,7 @@ mod tests {
         let stays = of(vec![node(1, vec![noderole("app", 1, 0)], 5)]);
         assert!(
             !EffectDifference::between(&before, &stays).is_empty(),
-            "that it runs again is one"
+            "a new run of the noderole is a difference"
         );
     }
 
@@ -258,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "the test looks at the clock, not the engine")]
+    #[expect(clippy::disallowed_methods, reason = "the test measures time, not the engine")]
     fn shift_of_large_cluster_is_fast() {
         let of_all =
             |port| of((0..60_000).map(|n| node(n, vec![noderole("app", port, 0)], 0)).collect());
@@ -293,9 +302,9 @@ mod tests {
         #[test]
         fn shift_is_symmetric_and_empty_for_equal_plans(one in any_difference(), other in any_difference()) {
             prop_assert!(EffectDifference::between(&one, &one).is_empty());
-            let (there, back) = (EffectDifference::between(&one, &other), EffectDifference::between(&other, &one));
-            prop_assert_eq!((&there.before, &there.after), (&back.after, &back.before));
-            prop_assert_eq!(there.is_empty(), back.is_empty());
+            let (forward, backward) = (EffectDifference::between(&one, &other), EffectDifference::between(&other, &one));
+            prop_assert_eq!((&forward.before, &forward.after), (&backward.after, &backward.before));
+            prop_assert_eq!(forward.is_empty(), backward.is_empty());
         }
     }
 }

@@ -23,12 +23,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::difference::{DeploymentDifference, Difference, Mark, NodeDifference};
+use super::difference::{DeploymentDifference, Mark, NodeDifference};
+pub use super::planned::{Counted, MAX_LIST_ITEMS, NAMED, Planned};
 use super::projection::{Projection, RerunCause, StepChange, StepIntent};
 use super::secret_uses::{SecretChange, secret_changes};
 use crate::anneal::StepState;
 use crate::catalog::version::compare;
-use crate::catalog::{Catalog, ConcurrencyGroupMode, OnInput};
+use crate::catalog::{ConcurrencyGroupMode, OnInput};
 use crate::cluster::{Blueprint, EdgeDoc, EdgeKind, NoderoleDoc, NoderoleKey, phantom};
 use crate::data::{Change, ChangeKind};
 use crate::gate::Risk;
@@ -37,29 +38,6 @@ use crate::ids::{
     StepId,
 };
 use crate::plan::Effects;
-
-/// The maximum number of items in a list. Further items are only counted.
-pub const MAX_LIST_ITEMS: usize = 200;
-/// The maximum number of nodes of a role in a wave, and of roles that it waits for. Further ones
-/// are only counted.
-pub const NAMED: usize = 24;
-
-/// A planned change.
-#[derive(Debug, Clone, Copy)]
-pub struct Planned<'a> {
-    /// The current desired state.
-    pub old: &'a Blueprint,
-    /// The desired state after the change.
-    pub new: &'a Blueprint,
-    /// The differences between the two.
-    pub difference: &'a Difference,
-    /// The effect on steps.
-    pub projection: &'a Projection,
-    /// The effects of the edits. Empty when two targets are compared.
-    pub effects: &'a Effects,
-    /// Every object that the blueprints pin.
-    pub catalog: &'a Catalog,
-}
 
 /// The current state of a step. `None` if the step does not exist.
 pub type Progress<'a> = &'a dyn Fn(StepId) -> Option<StepState>;
@@ -149,7 +127,7 @@ pub enum Loss {
     /// The new version of a barclamp lacks something that the old version has.
     Content {
         /// The missing part, such as `script 10-cut.sh of role saw`.
-        what: String,
+        part: String,
         /// Name of the barclamp.
         barclamp: BarclampName,
         /// Name of the deployment.
@@ -260,46 +238,6 @@ pub struct WaveDependency {
     pub deployment: DeploymentName,
 }
 
-/// List that may be truncated. The difference contains every item.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Counted{T}"))]
-pub struct Counted<T> {
-    /// Number of all items.
-    pub count: usize,
-    /// The first items, at most 200.
-    pub first: Vec<T>,
-}
-
-impl<T> Default for Counted<T> {
-    fn default() -> Self {
-        Self { count: 0, first: Vec::new() }
-    }
-}
-
-impl<T> From<Vec<T>> for Counted<T> {
-    fn from(all: Vec<T>) -> Self {
-        Self::up_to(MAX_LIST_ITEMS, all)
-    }
-}
-
-impl<T> Counted<T> {
-    pub(super) fn up_to(most: usize, mut all: Vec<T>) -> Self {
-        let count = all.len();
-        all.truncate(most);
-        Self { count, first: all }
-    }
-
-    /// Whether the list has no items.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// The number of items that are left out.
-    pub fn more(&self) -> usize {
-        self.count - self.first.len()
-    }
-}
-
 /// Impact of a change.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -326,7 +264,7 @@ pub struct Impact {
     pub undone: Counted<Touched>,
     /// Other removed noderoles: nothing runs on the node, and what they did there stays. By name.
     #[serde(default, skip_serializing_if = "Counted::is_empty")]
-    pub left: Counted<Touched>,
+    pub left_in_place: Counted<Touched>,
     /// Losses, the most severe first.
     pub lost: Counted<Loss>,
     /// Number of removed noderoles that are ACTIVE now. Absent if the step states are not known.
@@ -349,12 +287,17 @@ pub struct Impact {
     pub risks: BTreeSet<Risk>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks like this")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(n: &usize) -> bool {
     *n == 0
 }
 
 impl Impact {
+    /// Noderoles that run after the waves if their input changes, by deployment.
+    pub fn follow_ups(&self) -> impl Iterator<Item = &Downstream> {
+        self.downstream.iter().filter(|group| group.on_input == OnInput::Rerun)
+    }
+
     /// The number of waves with runs, including those that are not listed. Wave 0 has no runs.
     pub fn wave_count(&self) -> usize {
         self.waves.iter().filter(|wave| wave.number > 0).count() + self.more_waves
@@ -367,10 +310,10 @@ pub fn impact(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Impact {
     let mut starts = Vec::new();
     let mut restarts = Vec::new();
     let mut irreversible = Vec::new();
-    let mut kept = Vec::new();
+    let mut affected = Vec::new();
     for step in unchanged_progress(planned) {
         let is_applied = progress.is_none_or(|state| state(step.id) == Some(StepState::Active));
-        kept.extend(names.touched(step).filter(|_| is_applied));
+        affected.extend(names.touched(step).filter(|_| is_applied));
     }
     for step in planned.projection.steps.iter().filter(|step| step.change == StepChange::Keep) {
         irreversible.extend(names.touched(step).filter(|_| becomes_destructive(planned, step)));
@@ -397,7 +340,7 @@ pub fn impact(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Impact {
             StepChange::New | StepChange::Keep => starts.push(touched),
         }
     }
-    kept.sort();
+    affected.sort();
     starts.sort();
     irreversible.sort();
     // Interrupted noderoles come first, because a long list is cut at its end.
@@ -416,12 +359,12 @@ pub fn impact(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Impact {
     Impact {
         nodes: nodes(planned),
         undone: undone.into(),
-        left: left.into(),
+        left_in_place: left.into(),
         starts: starts.into(),
         interrupted: progress
             .map(|_| restarts.iter().filter(|restart| restart.in_use == Some(true)).count()),
         restarts: restarts.into(),
-        retained: kept.into(),
+        retained: affected.into(),
         lost: lost(planned, &names).into(),
         lost_in_use: progress.map(|state| removed.iter().filter(|id| is_up(state, id)).count()),
         irreversible: irreversible.into(),
@@ -532,13 +475,13 @@ fn risks_with_secrets(planned: &Planned<'_>, secrets: &[SecretChange]) -> BTreeS
     if goes || !planned.projection.removed.is_empty() || !planned.effects.expunged.is_empty() {
         risks.insert(Risk::Removal);
     }
-    let asked = planned.effects.moved.iter().map(|moved| (moved.from, moved.to));
+    let requested = planned.effects.moved.iter().map(|moved| (moved.from, moved.to));
     let seen = planned
         .difference
         .nodes
         .iter()
         .filter_map(|node| node.moved)
-        .filter_map(|(from, to)| from.zip(to));
+        .filter_map(|sides| sides.old.zip(sides.new));
     // Permissions and signature rules follow from the ancestors of a deployment, so every move of
     // one counts.
     let other_parent = planned
@@ -546,7 +489,7 @@ fn risks_with_secrets(planned: &Planned<'_>, secrets: &[SecretChange]) -> BTreeS
         .deployments
         .iter()
         .any(|deployment| deployment.mark == Mark::Changed && deployment.parent.is_some());
-    if other_parent || asked.chain(seen).any(|(from, to)| !planned.new.is_within(to, from)) {
+    if other_parent || requested.chain(seen).any(|(from, to)| !planned.new.is_within(to, from)) {
         risks.insert(Risk::Move);
     }
     let changes_connection =
@@ -598,7 +541,10 @@ fn lost(planned: &Planned<'_>, names: &Named<'_>) -> Vec<Loss> {
             continue;
         }
         lost.extend(
-            deployment.barclamps.iter().flat_map(|pin| lacking(planned, deployment, &pin.barclamp)),
+            deployment
+                .barclamps
+                .iter()
+                .flat_map(|pin| removed_from(planned, deployment, &pin.barclamp)),
         );
         for role in &deployment.roles {
             if role.mark == Mark::Removed {
@@ -634,7 +580,7 @@ fn lost(planned: &Planned<'_>, names: &Named<'_>) -> Vec<Loss> {
 
 /// The losses from another version of a barclamp, or from its removal. Either version may be
 /// inherited from an ancestor.
-fn lacking(
+fn removed_from(
     planned: &Planned<'_>,
     deployment: &DeploymentDifference,
     barclamp: &BarclampName,
@@ -651,7 +597,7 @@ fn lacking(
     // If the catalog lacks a role, the other losses are still listed. The projection reports the
     // missing role.
     let lines = compare(was, is, catalog).map(|found| found.removed_parts()).unwrap_or_default();
-    let loss = |what| Loss::Content { what, barclamp: barclamp.clone(), deployment: place.clone() };
+    let loss = |part| Loss::Content { part, barclamp: barclamp.clone(), deployment: place.clone() };
     lines.into_iter().map(loss).collect()
 }
 
@@ -748,7 +694,7 @@ fn downstream(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Vec<Down
         let on_input = planned
             .catalog
             .role(noderole.role)
-            .map_or_else(|_| OnInput::default(), |role| role.run.on_input);
+            .map_or_else(|_| OnInput::default(), |role| role.on_changed_input());
         let (touched, in_use) = found.entry((deployment.clone(), on_input)).or_default();
         *in_use +=
             usize::from(progress.is_some_and(|state| state(step) == Some(StepState::Active)));

@@ -17,6 +17,7 @@ pub mod anchor;
 pub mod difference;
 pub mod effect_difference;
 pub mod impact;
+mod planned;
 pub mod projection;
 pub mod secret_uses;
 pub mod text;

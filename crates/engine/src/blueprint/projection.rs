@@ -10,17 +10,17 @@
 //!
 //! # Removal
 //!
-//! A noderole that is unbound from a node that stays has a *removal step* if its role has the action
-//! `remove`. Documents contain no removals: the change is the removal. A review approves the old and
-//! the new document of the node by hash, and so it approves the role's content, the data and the fact
-//! that the noderole goes. Invariants:
+//! A noderole that is unbound from a node that stays has a *removal step* if its role has the
+//! action `remove`. Documents contain no removals: the change is the removal. A review approves the
+//! old and the new document of the node by hash, and so it approves the role's content, the data
+//! and the fact that the noderole goes. Invariants:
 //!
 //! * A removal step exists only for a noderole that the old document has and the new one lacks. Its
 //!   content hash comes from the old documents.
 //! * Removal steps run against the hard edges of the old graph: the `remove` of a child ends before
 //!   that of its parent starts. A removed noderole without `remove` passes the order on.
-//! * A noderole is gone when its removal step is ACTIVE, or at the commit if it has none. The commit
-//!   drops the removal step of a noderole that never ran.
+//! * A noderole is gone when its removal step is ACTIVE, or at the commit if it has none. The
+//!   commit drops the removal step of a noderole that never ran.
 //! * Binding the noderole again drops its removal step.
 //! * A node that leaves the blueprint has no removal steps, because nothing can run on it any more.
 
@@ -126,7 +126,7 @@ pub enum RerunCause {
 
 impl StepIntent {
     /// Whether an ERROR of it freezes its node.
-    pub fn freezes_node(&self) -> bool {
+    pub fn blocks_node(&self) -> bool {
         self.run.on_error == OnError::Node
     }
 
@@ -136,7 +136,7 @@ impl StepIntent {
     }
 
     /// Whether it runs on the node, or elsewhere for the node.
-    pub fn place(&self) -> RunLocation {
+    pub fn location(&self) -> RunLocation {
         self.run.place
     }
 

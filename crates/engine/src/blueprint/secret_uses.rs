@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::difference::{Difference, Mark};
-use super::impact::{Counted, NAMED, Planned};
+use super::planned::{Counted, NAMED, Planned};
 use crate::catalog::Catalog;
 use crate::cluster::{Blueprint, Connection, EdgeKind, NoderoleDoc, NoderoleKey, phantom};
 use crate::data::secret::{SecretRef, contains_reference, located};
@@ -288,7 +288,7 @@ impl<'a> Side<'a> {
         };
         let mut uses = self.own(node, key, noderole);
         if includes_inherited {
-            for (node, other) in self.seen(node, key, noderole) {
+            for (node, other) in self.visible_noderoles(node, key, noderole) {
                 let Some((_, noderole)) = self.blueprint.noderole(node, other) else { continue };
                 let id = other.id(node);
                 uses.extend(
@@ -313,16 +313,16 @@ impl<'a> Side<'a> {
 
     /// The noderoles whose data a noderole receives: all others on its node, and its ancestors via
     /// hard edges.
-    fn seen(
+    fn visible_noderoles(
         &self,
         node: NodeId,
         key: &NoderoleKey,
         noderole: &NoderoleDoc,
     ) -> BTreeSet<(NodeId, &'a NoderoleKey)> {
         let stored = self.blueprint.nodes.get(&node);
-        let here = stored.into_iter().flat_map(|stored| stored.doc.noderoles.keys());
+        let on_node = stored.into_iter().flat_map(|stored| stored.doc.noderoles.keys());
         let mut seen: BTreeSet<_> =
-            here.filter(|other| *other != key).map(|other| (node, other)).collect();
+            on_node.filter(|other| *other != key).map(|other| (node, other)).collect();
         let above = |id: NoderoleId| {
             let place = self.places().get(&id);
             let found = place.and_then(|(node, key)| self.blueprint.noderole(*node, key));

@@ -6,8 +6,9 @@
 //! so every reader gets the same text.
 //!
 //! Blueprints name versions and contents by hash. A caller with the catalog passes their
-//! descriptions in [`HashDescriptions`]. Otherwise a new version is one line, although it may change every
-//! script. The differences between two contents of a role appear once, where they occur first.
+//! descriptions in [`HashDescriptions`]. Otherwise a new version is one line, although it may
+//! change every script. The differences between two contents of a role appear once, where they
+//! occur first.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,11 +76,11 @@ impl Names {
         let deployments =
             old.deployments.iter().chain(&new.deployments).map(|(id, d)| (*id, d.doc.name.clone()));
         let mut names = Self { deployments: deployments.collect(), noderoles: BTreeMap::new() };
-        let mut wanted = parents(difference);
+        let mut unnamed = parents(difference);
         let changed = difference.nodes.iter().map(|node| node.id);
-        names.find(&mut wanted, old, new, changed);
-        if !wanted.is_empty() {
-            names.find(&mut wanted, old, new, old.nodes.keys().chain(new.nodes.keys()).copied());
+        names.find(&mut unnamed, old, new, changed);
+        if !unnamed.is_empty() {
+            names.find(&mut unnamed, old, new, old.nodes.keys().chain(new.nodes.keys()).copied());
         }
         names
     }
@@ -104,7 +105,7 @@ impl Names {
 
     fn find(
         &mut self,
-        wanted: &mut BTreeSet<NoderoleId>,
+        unnamed: &mut BTreeSet<NoderoleId>,
         old: &Blueprint,
         new: &Blueprint,
         nodes: impl Iterator<Item = NodeId>,
@@ -112,11 +113,11 @@ impl Names {
         for id in nodes {
             for stored in [old.nodes.get(&id), new.nodes.get(&id)].into_iter().flatten() {
                 for key in stored.doc.noderoles.keys() {
-                    if wanted.is_empty() {
+                    if unnamed.is_empty() {
                         return;
                     }
                     let noderole = key.id(id);
-                    if wanted.remove(&noderole) {
+                    if unnamed.remove(&noderole) {
                         let place = NamedNoderole {
                             noderole: key.clone(),
                             node: id,
@@ -164,7 +165,7 @@ pub fn deployments(difference: &Difference) -> BTreeSet<DeploymentId> {
         above.chain([deployment.id])
     });
     let of_nodes = difference.nodes.iter().flat_map(|node| {
-        let moved = node.moved.iter().flat_map(|(from, to)| [*from, *to]).flatten();
+        let moved = node.moved.iter().flat_map(|sides| [sides.old, sides.new]).flatten();
         let bound = node.noderoles.iter().flat_map(|noderole| {
             let bound = noderole.bound.iter().flat_map(|sides| [sides.old, sides.new]);
             bound.chain([noderole.deployment])
@@ -222,9 +223,9 @@ fn short(hash: Option<Hash>) -> String {
 }
 
 impl TextWriter<'_> {
-    fn line(&mut self, depth: usize, what: impl fmt::Display) {
+    fn line(&mut self, depth: usize, content: impl fmt::Display) {
         // Writing into a String does not fail.
-        let _ = writeln!(self.text, "{:1$}{what}", "", depth * 2);
+        let _ = writeln!(self.text, "{:1$}{content}", "", depth * 2);
     }
 
     fn counted(&mut self, difference: &Difference) {
@@ -276,7 +277,7 @@ impl TextWriter<'_> {
         }
         for jig in &deployment.inactive_jigs {
             let word = if jig.mark == Mark::Added { "off" } else { "on" };
-            self.line(1, format_args!("jig {}: switched {word}", jig.jig));
+            self.line(1, format_args!("jig {}: turned {word}", jig.jig));
         }
         deployment.barclamps.iter().for_each(|barclamp| self.barclamp(deployment.id, barclamp));
         deployment.roles.iter().for_each(|role| self.role(role));
@@ -331,17 +332,22 @@ impl TextWriter<'_> {
             id.map_or_else(|| "no deployment".into(), |id| self.names.deployment(id))
         };
         let (place, moved) = match (node.mark, node.moved) {
-            (Mark::Added, Some((_, to))) => (format!(" in {}", place(to)), None),
-            (Mark::Removed, Some((from, _))) => (format!(", was in {}", place(from)), None),
-            (_, Some((from, to))) => {
-                (String::new(), Some(format!("moves from {} to {}", place(from), place(to))))
+            (Mark::Added, Some(sides)) => (format!(" in {}", place(sides.new)), None),
+            (Mark::Removed, Some(sides)) => (format!(", was in {}", place(sides.old)), None),
+            (_, Some(Sides { old, new })) => {
+                (String::new(), Some(format!("moves from {} to {}", place(old), place(new))))
             }
             (_, None) => (String::new(), None),
         };
-        self.line(
-            0,
-            format_args!("{} node {}{place}", sign(node.mark), self.names.node(&node.fqdn)),
-        );
+        let name = self.names.node(&node.fqdn);
+        match phantom::represented_deployment(&node.fqdn) {
+            // The name of a phantom node is that of its deployment.
+            Some(_) => {
+                let name = name.strip_suffix(" as a whole").unwrap_or(&name);
+                self.line(0, format_args!("{} phantom node of {name}", sign(node.mark)));
+            }
+            None => self.line(0, format_args!("{} node {name}{place}", sign(node.mark))),
+        }
         if let Some(Sides { old, new }) = &node.renamed {
             self.line(1, format_args!("name: {old} -> {new}"));
         }

@@ -11,19 +11,21 @@
 //! * Every role of a barclamp has that barclamp's name.
 //! * Within the barclamps that one deployment sees, a role name refers to one role.
 //! * `requires` among roles that are visible together has no cycle.
+//! * Fields with their default value are omitted, so equal roles have equal hashes.
 //!
-//! A role has *actions*. Every role has `run`, and a role may declare `remove`. A step is one action
-//! of a noderole. `run` applies the role to its node. `remove` undoes it after the noderole is
-//! unbound, and without it nothing runs on the node then. The role's content includes the scripts of
-//! all its actions, so an approval covers all of them.
+//! A role has *actions*. Every role has `run`, and a role may declare `remove`. A step is one
+//! action of a noderole. `run` applies the role to its node. `remove` undoes it after the noderole
+//! is unbound, and without it nothing runs on the node then. The role's content includes the
+//! scripts of all its actions, so an approval covers all of them.
 //!
 //! A role may also have a [`Check`]. It is no action and has no step: it tests an applied `run`.
 //!
-//! The file format extends OpenCrowbar's barclamp metadata. Gantry's own keys (`concurrency-group`, `retry`,
-//! `timeout`, `on-error`, ...) default to OpenCrowbar's behavior where that was sound. Source: the
-//! barclamp files of opencrowbar/core and digitalrebar.
+//! The file format extends OpenCrowbar's barclamp metadata. Gantry's own keys (`concurrency-group`,
+//! `retry`, `timeout`, `on-error`, ...) default to OpenCrowbar's behavior where that was sound.
+//! Source: the barclamp files of opencrowbar/core and digitalrebar.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -130,8 +132,7 @@ pub struct Role {
     /// How the annealer and the worker run its step.
     #[serde(default)]
     pub run: RunPolicy,
-    /// The actions that it has next to `run`. Omitted if empty, so that roles from before the field
-    /// existed keep their hash.
+    /// The actions that it has next to `run`. Omitted if empty.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub actions: BTreeSet<ActionName>,
     /// The scripts of its actions, in the order in which they run.
@@ -170,12 +171,12 @@ pub struct Flags {
     /// Never bound on its own.
     #[serde(rename = "library")]
     pub is_library: bool,
-    /// The node may be switched off when the step is done.
+    /// The node may be turned off when the step is done.
     pub powersave: bool,
     /// Retains the log of its last successful run.
     pub leaverunlog: bool,
-    /// The `facts` that its runs return become facts of the node. A Gantry flag. It is omitted if
-    /// false, so that roles from before the flag existed keep their hash.
+    /// The `facts` that its runs return become facts of the node. A Gantry flag. Omitted if
+    /// false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub facts: bool,
 }
@@ -207,8 +208,7 @@ pub struct Script {
     pub name: String,
     /// SHA-256 of its bytes.
     pub hash: Hash,
-    /// The action that it belongs to. Omitted for `run`, so that roles from before the field existed
-    /// keep their hash.
+    /// The action that it belongs to. Omitted for `run`.
     #[serde(default = "ActionName::run", skip_serializing_if = "ActionName::is_run")]
     pub action: ActionName,
 }
@@ -232,15 +232,15 @@ pub struct RunPolicy {
     /// The effect of changed data on an applied step.
     pub on_change: OnChange,
     /// The effect of changed input from other noderoles on an applied step. Omitted if it is the
-    /// default, so that roles from before the field existed keep their hash.
+    /// default.
     #[serde(skip_serializing_if = "is_default")]
     pub on_input: OnInput,
     /// Paths of the values that the step reads, each as keys from the top. Without paths and wanted
     /// attributes, it reads all data of its parents.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<Vec<String>>,
-    /// Whether an applied step runs again after its node was away. Omitted if it is the default, so
-    /// that roles from before the field existed keep their hash.
+    /// Whether an applied step runs again after its node was away. Omitted if it is the
+    /// default.
     #[serde(skip_serializing_if = "is_default")]
     pub on_return: OnReturn,
     /// Number of failures before the step becomes ERROR. With 0, the first failure is an ERROR.
@@ -251,12 +251,10 @@ pub struct RunPolicy {
     pub timeout: u32,
     /// How many parents must finish before the step starts, and whether failed parents count.
     pub join: Join,
-    /// Steps with a higher priority start first. The default is 0. It is omitted if 0, so that
-    /// roles from before the field existed keep their hash.
+    /// Steps with a higher priority start first. The default is 0. Omitted if 0.
     #[serde(skip_serializing_if = "is_default")]
     pub priority: i32,
-    /// How an applied step is checked. Omitted without a check, so that roles from before the field
-    /// existed keep their hash.
+    /// How an applied step is checked. Omitted without a check.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check: Option<Check>,
 }
@@ -280,6 +278,22 @@ impl Check {
     /// The values of a check that sets none.
     pub const DEFAULT: Self =
         Self { interval: 60, timeout: 10, failures: 3, on_failure: OnFailure::Rerun };
+}
+
+/// `every 60 s, at most 10 s each; after 3 failures in a row, the step runs again, once`.
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { interval, timeout, failures, on_failure } = self;
+        let after = match failures {
+            1 => "after a failure".to_owned(),
+            _ => format!("after {failures} failures in a row"),
+        };
+        let effect = match on_failure {
+            OnFailure::Rerun => "the step runs again, once",
+            OnFailure::Report => "the step is in ERROR until the check passes",
+        };
+        write!(f, "every {interval} s, at most {timeout} s each; {after}, {effect}")
+    }
 }
 
 /// The effect of a failed check on an applied step.
@@ -520,8 +534,9 @@ impl Role {
         action.is_run() || self.actions.contains(action)
     }
 
-    /// The paths of the values that its step reads from other noderoles: the declared ones and those
-    /// of the wanted attributes, which `attribs` contains. `None`: it reads all data of its parents.
+    /// The paths of the values that its step reads from other noderoles: the declared ones and
+    /// those of the wanted attributes, which `attribs` contains. `None`: it reads all data of its
+    /// parents.
     pub fn read_paths<'a>(
         &self,
         attribs: impl IntoIterator<Item = &'a Attrib>,
@@ -529,8 +544,17 @@ impl Role {
         if self.run.reads.is_empty() && self.wants.is_empty() {
             return None;
         }
-        let wanted = attribs.into_iter().filter(|attrib| self.wants.contains(&attrib.name));
-        Some(wanted.map(|attrib| &attrib.map).chain(&self.run.reads).cloned().collect())
+        let attribs_read = attribs.into_iter().filter(|attrib| self.wants.contains(&attrib.name));
+        Some(attribs_read.map(|attrib| &attrib.map).chain(&self.run.reads).cloned().collect())
+    }
+
+    /// What happens to an applied step whose input changes. A destructive step never runs again by
+    /// itself, so it is reported.
+    pub fn on_changed_input(&self) -> OnInput {
+        match self.run.on_input {
+            OnInput::Rerun if self.flags.destructive => OnInput::Report,
+            on_input => on_input,
+        }
     }
 
     /// Whether steps of the role become ACTIVE without a run: a milestone that runs nothing.

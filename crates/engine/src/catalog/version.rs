@@ -207,8 +207,9 @@ pub fn is_equal_except_jigs(
     read: &Barclamp,
     catalog: &Catalog,
 ) -> Result<bool, CatalogError> {
-    let bare = |barclamp: &Barclamp| Barclamp { roles: BTreeMap::new(), ..barclamp.clone() };
-    if bare(stored) != bare(read) || !stored.roles.keys().eq(read.roles.keys()) {
+    let without_roles =
+        |barclamp: &Barclamp| Barclamp { roles: BTreeMap::new(), ..barclamp.clone() };
+    if without_roles(stored) != without_roles(read) || !stored.roles.keys().eq(read.roles.keys()) {
         return Ok(false);
     }
     for (was, is) in stored.roles.values().zip(read.roles.values()) {
@@ -304,8 +305,8 @@ fn definition(role: &Role) -> Value {
 }
 
 fn gone(was: &[Attrib], is: &[Attrib]) -> Vec<AttribName> {
-    let kept: BTreeSet<&AttribName> = is.iter().map(|attrib| &attrib.name).collect();
-    was.iter().map(|attrib| &attrib.name).filter(|name| !kept.contains(name)).cloned().collect()
+    let current: BTreeSet<&AttribName> = is.iter().map(|attrib| &attrib.name).collect();
+    was.iter().map(|attrib| &attrib.name).filter(|name| !current.contains(name)).cloned().collect()
 }
 
 #[cfg(test)]
@@ -382,7 +383,7 @@ mod tests {
             "/scripts/10-a.sh/place",
             "/scripts/20-b.sh/content",
         ] {
-            assert!(paths.iter().any(|found| found == path), "{path} in {paths:?}");
+            assert!(paths.iter().any(|found| found == path), "{path} is missing in {paths:?}");
         }
         assert!(!paths.contains(&"/scripts/10-a.sh/content".to_owned()), "{paths:?}");
         assert!(changed_paths(&old, &old).is_empty());

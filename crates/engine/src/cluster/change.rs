@@ -144,7 +144,7 @@ mod tests {
                 .into_iter()
                 .map(|change| match change {
                     DocumentChange::Node { id, old, new } => (id, (old, new)),
-                    DocumentChange::Deployment { .. } => unreachable!("there are no deployments"),
+                    DocumentChange::Deployment { .. } => unreachable!("no deployments"),
                 })
                 .collect();
             let (old, new) = (root(&old), root(&new));

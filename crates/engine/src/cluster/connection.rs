@@ -104,7 +104,7 @@ pub struct ConnectionError {
     pub reason: String,
 }
 
-fn wrong<T>(field: &'static str, reason: impl Into<String>) -> Result<T, ConnectionError> {
+fn invalid<T>(field: &'static str, reason: impl Into<String>) -> Result<T, ConnectionError> {
     Err(ConnectionError { field, reason: reason.into() })
 }
 
@@ -316,14 +316,14 @@ impl ConnectionChange {
                 .checked();
             }
             Some(Connection::Local { .. }) => {
-                return wrong(
+                return invalid(
                     "connection",
                     "The node is a folder on the workers' machine, so only its root can change. \
                      Add an SSH machine as another node",
                 );
             }
             None if !has_ssh_fields => {
-                let Some(root) = &self.root else { return wrong("root", "Name the folder") };
+                let Some(root) = &self.root else { return invalid("root", "Name the folder") };
                 return Connection::Local { root: root.clone() }.checked();
             }
             Some(Connection::Ssh(ssh)) => Some(ssh),
@@ -336,7 +336,7 @@ impl ConnectionChange {
         ) -> Result<T, ConnectionError> {
             match new.or(old) {
                 Some(value) => Ok(value.clone()),
-                None => wrong(field, "The node has no connection yet. Name every field"),
+                None => invalid(field, "The node has no connection yet. Name every field"),
             }
         }
         Connection::Ssh(Ssh {
@@ -392,7 +392,7 @@ pub fn canonical_address(address: &str) -> String {
 
 fn validate_addresses(addresses: &[String]) -> Result<Vec<String>, ConnectionError> {
     if addresses.is_empty() || addresses.len() > ADDRESSES {
-        return wrong(
+        return invalid(
             "addresses",
             format!(
                 "Name 1 to {ADDRESSES} host names or IP addresses, in the order in which to try \
@@ -401,7 +401,7 @@ fn validate_addresses(addresses: &[String]) -> Result<Vec<String>, ConnectionErr
         );
     }
     if let Some(other) = addresses.iter().find(|address| !is_address(address)) {
-        return wrong("addresses", format!("{other:?} is neither a host name nor an IP address"));
+        return invalid("addresses", format!("{other:?} is neither a host name nor an IP address"));
     }
     let canonical: Vec<String> =
         addresses.iter().map(|address| canonical_address(address)).collect();
@@ -409,7 +409,7 @@ fn validate_addresses(addresses: &[String]) -> Result<Vec<String>, ConnectionErr
         canonical.iter().enumerate().find(|(at, address)| canonical[..*at].contains(address));
     match duplicate {
         Some((_, duplicate)) => {
-            wrong("addresses", format!("{duplicate} is listed twice. Name it once"))
+            invalid("addresses", format!("{duplicate} is listed twice. Name it once"))
         }
         None => Ok(canonical),
     }
@@ -434,7 +434,7 @@ fn is_address(text: &str) -> bool {
 
 fn validate_port(port: u16) -> Result<u16, ConnectionError> {
     if port == 0 {
-        wrong("port", "Port 0 is invalid. SSH usually listens on port 22")
+        invalid("port", "Port 0 is invalid. SSH usually listens on port 22")
     } else {
         Ok(port)
     }
@@ -443,17 +443,17 @@ fn validate_port(port: u16) -> Result<u16, ConnectionError> {
 fn validate_user(user: &str) -> Result<String, ConnectionError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '@' | '\\');
     if user.is_empty() || user.len() > 64 || user.starts_with('-') || !user.chars().all(plain) {
-        return wrong("user", format!("{:?} is not a valid user name", crate::text::shown(user)));
+        return invalid("user", format!("{:?} is not a valid user name", crate::text::shown(user)));
     }
     Ok(user.to_owned())
 }
 
 fn validate_key(key: &SecretRef) -> Result<SecretRef, ConnectionError> {
     if key.parts().is_none() || key.version < 1 || key.name.len() > LONGEST[1] {
-        return wrong(
+        return invalid(
             "key",
-            "Name the secret with the private key, as it is called in the workers' secrets folder, \
-             and its version (at least 1)",
+            "Give the name of the secret that has the private key, and its version (at least 1). The \
+             name is that of its folder in the secrets folder of the workers",
         );
     }
     Ok(key.clone())
@@ -469,7 +469,7 @@ fn validate_host_key(text: &str) -> Result<String, ConnectionError> {
     match (key_type, words.next().filter(base64)) {
         // The comment after the key is dropped.
         (Some(key_type), Some(key)) if text.len() <= LONGEST[2] => Ok(format!("{key_type} {key}")),
-        _ => wrong(
+        _ => invalid(
             "host_key",
             format!(
                 "Give the host's public key as `ssh-keyscan -t ed25519 HOST` prints it, without \
@@ -492,7 +492,7 @@ fn validate_root(root: &str) -> Result<String, ConnectionError> {
         || leads_up
         || deceptive_character(root).is_some()
     {
-        return wrong(
+        return invalid(
             "root",
             "Give an absolute path without '..', or leave it out to use the whole machine",
         );

@@ -63,7 +63,7 @@ pub struct DeploymentDoc {
     pub barclamps: BTreeMap<BarclampName, Hash>,
     /// Roles that can be bound here, with the deployment's data for them.
     pub roles: BTreeMap<RoleName, DeploymentRoleDoc>,
-    /// Jigs that are switched off. Jigs serve all deployments, so only the root deployment has this
+    /// Jigs that are turned off. Jigs serve all deployments, so only the root deployment has this
     /// field.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub inactive_jigs: BTreeSet<JigName>,

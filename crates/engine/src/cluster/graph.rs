@@ -20,7 +20,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::{IntoNeighbors, Reversed, VisitMap, Visitable};
 
-use crate::cluster::trail::PathSet;
 use crate::cluster::{EdgeKind, NoderoleKey, Skeleton};
 use crate::ids::{DeploymentId, Fqdn, NodeId, NoderoleId, RoleName};
 use crate::walk;
@@ -37,6 +36,21 @@ pub struct Item {
     pub fqdn: Fqdn,
     /// The noderoles that it waits for.
     pub parents: Vec<(NoderoleId, EdgeKind)>,
+}
+
+/// A set of edges and their ends.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PathSet {
+    /// The ends of its edges. The longest path can be a single noderole without edges.
+    pub noderoles: BTreeSet<NoderoleId>,
+    /// Edges as (parent, child).
+    pub edges: BTreeSet<(NoderoleId, NoderoleId)>,
+}
+
+impl PathSet {
+    pub fn is_empty(&self) -> bool {
+        self.noderoles.is_empty()
+    }
 }
 
 /// Identifies a vertex of the fold.
@@ -87,8 +101,8 @@ pub struct Edge {
     pub count: usize,
     /// The strongest kind among them.
     pub kind: EdgeKind,
-    /// Number of them that are on the trail.
-    pub on_trail: usize,
+    /// Number of them that are on the marked path.
+    pub on_path: usize,
 }
 
 /// A folded graph.
@@ -112,8 +126,8 @@ impl FoldedGraph {
     }
 }
 
-/// Folds the graph and marks the edges of the trail.
-pub fn fold(items: &[Item], unfold: &Unfold, trail: &PathSet) -> FoldedGraph {
+/// Folds the graph and marks the edges of the marked path.
+pub fn fold(items: &[Item], unfold: &Unfold, marked_path: &PathSet) -> FoldedGraph {
     let mut members: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
     for (at, item) in items.iter().enumerate() {
         members.entry(key(item, unfold)).or_default().push(at);
@@ -139,14 +153,14 @@ pub fn fold(items: &[Item], unfold: &Unfold, trail: &PathSet) -> FoldedGraph {
             let edge = edges.entry(ends).or_insert((0, *kind, 0));
             edge.0 += 1;
             edge.1 = stronger(edge.1, *kind);
-            edge.2 += usize::from(trail.edges.contains(&(*id, item.id)));
+            edge.2 += usize::from(marked_path.edges.contains(&(*id, item.id)));
         }
     }
     FoldedGraph {
         vertices: members.into_iter().map(|(key, members)| Vertex { key, members }).collect(),
         edges: edges
             .into_iter()
-            .map(|((from, to), (count, kind, on_trail))| Edge { from, to, count, kind, on_trail })
+            .map(|((from, to), (count, kind, on_path))| Edge { from, to, count, kind, on_path })
             .collect(),
         within,
     }
@@ -181,17 +195,17 @@ pub enum Direction {
 pub fn reach(
     items: &[Item],
     from: &BTreeSet<NoderoleId>,
-    way: Direction,
+    direction: Direction,
     steps: usize,
 ) -> BTreeSet<NoderoleId> {
     let graph = indexed(items);
     let starts: Vec<NodeIndex> =
         graph.node_indices().filter(|vertex| from.contains(&items[vertex.index()].id)).collect();
     let mut reached = Vec::new();
-    if way != Direction::Down {
+    if direction != Direction::Down {
         reached.extend(within(Reversed(&graph), &starts, steps));
     }
-    if way != Direction::Up {
+    if direction != Direction::Up {
         reached.extend(within(&graph, &starts, steps));
     }
     reached.into_iter().map(|vertex| items[vertex.index()].id).collect()
@@ -381,7 +395,7 @@ mod tests {
     fn truncated_fold_is_consistent() {
         let folded = fold(&small(), &Unfold::default(), &PathSet::default()).first(2);
         assert_eq!(folded.vertices.len(), 2);
-        assert_eq!(folded.edges, [], "app and dns have nothing between them, and run is gone");
+        assert_eq!(folded.edges, [], "the omitted vertex leaves app and dns without an edge");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! hash. The skeleton ([`skeleton`]) is the part of them that planning needs. It has no data, is
 //! small enough for a browser, and is indexed for binding. [`change`] lists
 //! the documents that differ. The graph ([`graph`]) shows the same
-//! noderoles folded into vertices, and a trail ([`trail`]) is a selected part of it.
+//! noderoles folded into vertices, and a marked path ([`marked_path`]) is a selected part of it.
 //!
 //! Invariants of documents and skeleton:
 //!
@@ -19,10 +19,10 @@ pub mod change;
 pub mod connection;
 pub mod document;
 pub mod graph;
+pub mod marked_path;
 pub mod naming;
 pub mod phantom;
 pub mod skeleton;
-pub mod trail;
 
 pub use connection::{Connection, ConnectionChange, ConnectionError, Ssh};
 pub use document::{

@@ -18,7 +18,7 @@ const DOMAIN: &str = ".phantom.gantry.internal";
 pub fn fqdn(deployment: DeploymentId) -> Fqdn {
     let text = format!("d-{}{DOMAIN}", deployment.0.simple());
     // Hexadecimal digits and fixed labels always form a valid domain name.
-    Fqdn::parse(&text).unwrap_or_else(|_| unreachable!("{text} is a domain name"))
+    Fqdn::parse(&text).unwrap_or_else(|_| unreachable!("{text} must be a domain name"))
 }
 
 /// The deployment that a phantom of this name represents; `None` if the node is a machine.
@@ -47,8 +47,8 @@ pub fn in_full(fqdn: &Fqdn, name: impl FnOnce(DeploymentId) -> Option<String>) -
 /// The prefix of a phantom's name in commands and files.
 const PREFIX: &str = "phantom:";
 
-/// The name of a node in commands and files: a machine's full name, or `phantom:web` for the phantom
-/// of the deployment web.
+/// The name of a node in commands and files: a machine's full name, or `phantom:web` for the
+/// phantom of the deployment web.
 pub fn name(fqdn: &Fqdn, name: impl FnOnce(DeploymentId) -> Option<String>) -> Cow<'_, str> {
     let phantom = represented_deployment(fqdn).and_then(name).map(|name| named(&name).into());
     phantom.unwrap_or_else(|| fqdn.as_str().into())

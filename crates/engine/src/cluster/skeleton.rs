@@ -31,7 +31,7 @@ pub struct Skeleton {
     pub nodes: BTreeMap<NodeId, SkeletonNode>,
     /// The noderoles that answer to each name, per deployment. Derived by [`Skeleton::index`].
     #[serde(skip)]
-    answering: BTreeMap<(DeploymentId, RoleName), BTreeSet<Answer>>,
+    candidates: BTreeMap<(DeploymentId, RoleName), BTreeSet<Candidate>>,
     /// The node and key of each noderole. Derived.
     #[serde(skip)]
     places: BTreeMap<NoderoleId, (NodeId, NoderoleKey)>,
@@ -42,7 +42,7 @@ pub struct Skeleton {
 
 /// A noderole that answers to a name. Binding prefers the lowest in the order of the fields.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Answer {
+pub struct Candidate {
     /// The node's name, which comes first and so decides the order.
     pub fqdn: Fqdn,
     pub node: NodeId,
@@ -66,7 +66,7 @@ pub struct SkeletonDeployment {
     /// The roles that have data, which is lost if they are removed and added again.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub roles_with_data: BTreeSet<RoleName>,
-    /// Jigs that are switched off. Only the root deployment can have any.
+    /// Jigs that are turned off. Only the root deployment can have any.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub inactive_jigs: BTreeSet<JigName>,
 }
@@ -83,7 +83,7 @@ pub struct SkeletonNode {
     pub phantom: bool,
     /// Whether the node has a record but no document, that is, no desired state.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub bare: bool,
+    pub record_only: bool,
     /// The noderoles of the node.
     pub noderoles: BTreeMap<NoderoleKey, SkeletonNoderole>,
 }
@@ -107,13 +107,13 @@ pub struct SkeletonNoderole {
 }
 
 impl Skeleton {
-    /// Builds the skeleton of a blueprint, plus the nodes that have no document yet (`bare`).
+    /// Builds the skeleton of a blueprint, plus the nodes that have no document yet (`records`).
     ///
     /// # Errors
     /// [`CatalogError`] if the catalog lacks a role that a noderole pins.
     pub fn of(
         blueprint: &Blueprint,
-        bare: impl IntoIterator<Item = (NodeId, Fqdn, DeploymentId)>,
+        records: impl IntoIterator<Item = (NodeId, Fqdn, DeploymentId)>,
         catalog: &Catalog,
     ) -> Result<Self, CatalogError> {
         let nodes = blueprint.nodes.iter().map(|(id, stored)| (*id, SkeletonNode::of(&stored.doc)));
@@ -122,8 +122,8 @@ impl Skeleton {
             nodes: nodes.collect(),
             ..Self::default()
         };
-        for (id, fqdn, deployment) in bare {
-            skeleton.nodes.entry(id).or_insert(SkeletonNode::bare(fqdn, deployment));
+        for (id, fqdn, deployment) in records {
+            skeleton.nodes.entry(id).or_insert(SkeletonNode::record_only(fqdn, deployment));
         }
         skeleton.index(catalog)?;
         Ok(skeleton)
@@ -139,7 +139,7 @@ impl Skeleton {
         &mut self,
         before: &Blueprint,
         after: &Blueprint,
-        bare: impl IntoIterator<Item = (NodeId, Fqdn, DeploymentId)>,
+        records: impl IntoIterator<Item = (NodeId, Fqdn, DeploymentId)>,
         catalog: &Catalog,
     ) -> Result<(), CatalogError> {
         self.deployments = deployments_of(after);
@@ -154,19 +154,19 @@ impl Skeleton {
         for (id, stored) in after.nodes.iter().filter(|(id, _)| !same(before, after, id)) {
             changed.insert(*id, Some(SkeletonNode::of(&stored.doc)));
         }
-        let bare: BTreeMap<NodeId, SkeletonNode> = bare
+        let records: BTreeMap<NodeId, SkeletonNode> = records
             .into_iter()
-            .map(|(id, fqdn, place)| (id, SkeletonNode::bare(fqdn, place)))
+            .map(|(id, fqdn, place)| (id, SkeletonNode::record_only(fqdn, place)))
             .collect();
         let documented = |id: &NodeId| after.nodes.contains_key(id);
         for (id, _) in self
             .nodes
             .iter()
-            .filter(|(id, node)| node.bare && !bare.contains_key(id) && !documented(id))
+            .filter(|(id, node)| node.record_only && !records.contains_key(id) && !documented(id))
         {
             changed.insert(*id, None);
         }
-        for (id, node) in bare {
+        for (id, node) in records {
             if !documented(&id) && self.nodes.get(&id) != Some(&node) {
                 changed.insert(id, Some(node));
             }
@@ -184,10 +184,10 @@ impl Skeleton {
         catalog: &Catalog,
     ) -> Result<(), CatalogError> {
         if let Some(old) = self.nodes.remove(&id) {
-            self.forget(id, &old, catalog)?;
+            self.remove_from_index(id, &old, catalog)?;
         }
         if let Some(new) = node {
-            self.note(id, &new, catalog)?;
+            self.add_to_index(id, &new, catalog)?;
             self.nodes.insert(id, new);
         }
         Ok(())
@@ -198,17 +198,17 @@ impl Skeleton {
     /// # Errors
     /// [`CatalogError`] if the catalog lacks a role that a noderole pins.
     pub fn index(&mut self, catalog: &Catalog) -> Result<(), CatalogError> {
-        self.answering.clear();
+        self.candidates.clear();
         self.places.clear();
         self.children.clear();
         let nodes = std::mem::take(&mut self.nodes);
-        let result = nodes.iter().try_for_each(|(id, node)| self.note(*id, node, catalog));
+        let result = nodes.iter().try_for_each(|(id, node)| self.add_to_index(*id, node, catalog));
         self.nodes = nodes;
         result
     }
 
     /// Adds a node to the index.
-    fn note(
+    fn add_to_index(
         &mut self,
         id: NodeId,
         node: &SkeletonNode,
@@ -221,18 +221,18 @@ impl Skeleton {
                 self.children.insert((edge.parent, child));
             }
             for name in catalog.role(noderole.role)?.names() {
-                let answer = Answer { fqdn: node.fqdn.clone(), node: id, key: key.clone() };
-                self.answering
+                let candidate = Candidate { fqdn: node.fqdn.clone(), node: id, key: key.clone() };
+                self.candidates
                     .entry((noderole.deployment, name.clone()))
                     .or_default()
-                    .insert(answer);
+                    .insert(candidate);
             }
         }
         Ok(())
     }
 
-    /// Removes a node from the index, the reverse of [`Skeleton::note`].
-    fn forget(
+    /// Removes a node from the index, the reverse of [`Skeleton::add_to_index`].
+    fn remove_from_index(
         &mut self,
         id: NodeId,
         node: &SkeletonNode,
@@ -246,11 +246,11 @@ impl Skeleton {
             }
             for name in catalog.role(noderole.role)?.names() {
                 let name = (noderole.deployment, name.clone());
-                let answer = Answer { fqdn: node.fqdn.clone(), node: id, key: key.clone() };
-                let Some(answers) = self.answering.get_mut(&name) else { continue };
-                answers.remove(&answer);
-                if answers.is_empty() {
-                    self.answering.remove(&name);
+                let candidate = Candidate { fqdn: node.fqdn.clone(), node: id, key: key.clone() };
+                let Some(candidates) = self.candidates.get_mut(&name) else { continue };
+                candidates.remove(&candidate);
+                if candidates.is_empty() {
+                    self.candidates.remove(&name);
                 }
             }
         }
@@ -258,13 +258,13 @@ impl Skeleton {
     }
 
     /// The noderoles of this deployment that answer to the name, preferred first.
-    pub fn answering(
+    pub fn candidates(
         &self,
         deployment: DeploymentId,
         name: &RoleName,
-    ) -> impl Iterator<Item = &Answer> {
+    ) -> impl Iterator<Item = &Candidate> {
         // The map owns its keys. A lookup clones two words and a reference count.
-        self.answering.get(&(deployment, name.clone())).into_iter().flatten()
+        self.candidates.get(&(deployment, name.clone())).into_iter().flatten()
     }
 
     /// The node and key of a noderole.
@@ -311,13 +311,13 @@ impl SkeletonNode {
             fqdn: doc.fqdn.clone(),
             deployment: doc.deployment,
             phantom: doc.phantom,
-            bare: false,
+            record_only: false,
             noderoles: noderoles.collect(),
         }
     }
 
-    fn bare(fqdn: Fqdn, deployment: DeploymentId) -> Self {
-        Self { fqdn, deployment, phantom: false, bare: true, noderoles: BTreeMap::new() }
+    fn record_only(fqdn: Fqdn, deployment: DeploymentId) -> Self {
+        Self { fqdn, deployment, phantom: false, record_only: true, noderoles: BTreeMap::new() }
     }
 }
 

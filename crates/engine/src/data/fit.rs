@@ -10,7 +10,7 @@
 
 use serde_json::Value;
 
-use super::schema::{SchemaError, misfits};
+use super::schema::{SchemaError, schema_errors};
 use super::{DataError, merge, secret};
 
 /// An attribute: the JSON pointer of its value, and its schema.
@@ -28,7 +28,7 @@ pub struct Expected<'a> {
 ///
 /// # Errors
 /// [`DataError::TooDeep`] if either document exceeds the nesting limit.
-pub fn unfit<'a>(
+pub fn layer_errors<'a>(
     own: &Value,
     below: &Value,
     expected: impl IntoIterator<Item = Expected<'a>>,
@@ -37,9 +37,9 @@ pub fn unfit<'a>(
     let whole = if below.is_null() { own.clone() } else { merge(below, own)? };
     let mut found: Vec<SchemaError> = Vec::new();
     for attrib in expected {
-        if let Some(misfit) = obstructing_value(own, &attrib) {
-            if !found.contains(&misfit) {
-                found.push(misfit);
+        if let Some(error) = obstructing_value(own, &attrib) {
+            if !found.contains(&error) {
+                found.push(error);
             }
             continue;
         }
@@ -47,12 +47,12 @@ pub fn unfit<'a>(
         else {
             continue;
         };
-        for misfit in misfits(value, attrib.schema) {
-            let path = format!("{}{}", attrib.path, misfit.path);
+        for error in schema_errors(value, attrib.schema) {
+            let path = format!("{}{}", attrib.path, error.path);
             let is_missing = whole.pointer(&path).is_none();
             let place = if is_missing { parent(&path) } else { &path };
             if own.pointer(place).is_some() && (!is_missing || is_last) {
-                found.push(SchemaError { path, what: misfit.what });
+                found.push(SchemaError { path, problem: error.problem });
             }
         }
     }
@@ -72,12 +72,12 @@ fn obstructing_value(own: &Value, attrib: &Expected<'_>) -> Option<SchemaError> 
         let value = own.pointer(at)?;
         let holds = value.is_object() && !secret::is_reference(value);
         if !holds {
-            let what = format!(
+            let problem = format!(
                 "is {}, but must be an object that contains {}",
                 super::kind_of(value),
                 attrib.name
             );
-            return Some(SchemaError { path: at.to_owned(), what });
+            return Some(SchemaError { path: at.to_owned(), problem });
         }
         let next = rest.find('/').map_or(attrib.path.len(), |end| at.len() + 1 + end);
         if next >= attrib.path.len() {
@@ -94,10 +94,10 @@ mod tests {
 
     fn messages(own: Value, below: Value, path: &str, schema: Value, is_last: bool) -> Vec<String> {
         let expected = [Expected { name: "it", path, schema: &schema }];
-        unfit(&own, &below, expected, is_last)
+        layer_errors(&own, &below, expected, is_last)
             .unwrap()
             .into_iter()
-            .map(|m| format!("{} {}", m.path, m.what))
+            .map(|m| format!("{} {}", m.path, m.problem))
             .collect()
     }
 
@@ -116,12 +116,12 @@ mod tests {
         assert_eq!(
             messages(json!({"a": {"name": "x"}}), Value::Null, "/a", map(), false),
             [""; 0],
-            "it may come above"
+            "the missing value may come from a higher layer"
         );
         assert_eq!(
             messages(json!({}), Value::Null, "/a", map(), true),
             [""; 0],
-            "who says nothing says nothing wrong"
+            "a document without the key is valid"
         );
     }
 
@@ -180,7 +180,7 @@ mod tests {
             let (below, own) = (json!({"a": below}), json!({"b": own}));
             let schema = json!({"type": "map", "mapping": {"x": {"required": true}, "=": {"type": "int"}}});
             let expected = [Expected { name: "it", path: "/a", schema: &schema }];
-            proptest::prop_assert_eq!(unfit(&own, &below, expected, true).unwrap(), vec![]);
+            proptest::prop_assert_eq!(layer_errors(&own, &below, expected, true).unwrap(), vec![]);
         }
     }
 }

@@ -223,11 +223,12 @@ impl Layered {
     /// Every well-formed reference to a secret, with the source of its value.
     pub fn references(&self) -> Vec<(secret::SecretRef, &Source)> {
         let sources = self.sources.iter();
-        let held = sources.filter_map(|(at, source)| Some((self.value.pointer(at)?, source)));
-        held.flat_map(|(value, source)| {
-            secret::references(value).into_iter().map(move |found| (found, source))
-        })
-        .collect()
+        let found = sources.filter_map(|(at, source)| Some((self.value.pointer(at)?, source)));
+        found
+            .flat_map(|(value, source)| {
+                secret::references(value).into_iter().map(move |found| (found, source))
+            })
+            .collect()
     }
 
     fn add(
@@ -257,7 +258,7 @@ impl Layered {
             }
             super::object(value, || layer.name())?;
             check_depth(value)?;
-            lay(
+            apply_layer(
                 &mut self.value,
                 value,
                 &mut self.sources,
@@ -273,7 +274,7 @@ impl Layered {
     }
 }
 
-fn lay(
+fn apply_layer(
     base: &mut Value,
     over: &Value,
     sources: &mut BTreeMap<String, Source>,
@@ -281,8 +282,8 @@ fn lay(
     source: &Source,
 ) {
     if !merge::joins(base, over) {
-        forget(sources, at);
-        note(over, sources, at, source);
+        remove_sources(sources, at);
+        record_sources(over, sources, at, source);
         base.clone_from(over);
         return;
     }
@@ -295,9 +296,9 @@ fn lay(
     for (key, value) in ordered(over) {
         let at = format!("{at}/{}", escaped(key));
         match base.get_mut(key) {
-            Some(below) => lay(below, value, sources, &at, source),
+            Some(below) => apply_layer(below, value, sources, &at, source),
             None => {
-                note(value, sources, &at, source);
+                record_sources(value, sources, &at, source);
                 base.insert(key.clone(), value.clone());
             }
         }
@@ -305,7 +306,7 @@ fn lay(
 }
 
 /// Removes the sources of a value and of everything in it.
-fn forget(sources: &mut BTreeMap<String, Source>, at: &str) {
+fn remove_sources(sources: &mut BTreeMap<String, Source>, at: &str) {
     sources.remove(at);
     // '0' is the character after '/', so this range contains exactly the pointers below `at`.
     let inside: Vec<String> = sources
@@ -317,11 +318,16 @@ fn forget(sources: &mut BTreeMap<String, Source>, at: &str) {
     }
 }
 
-fn note(value: &Value, sources: &mut BTreeMap<String, Source>, at: &str, source: &Source) {
+fn record_sources(
+    value: &Value,
+    sources: &mut BTreeMap<String, Source>,
+    at: &str,
+    source: &Source,
+) {
     match value {
         Value::Object(map) if !map.is_empty() && !secret::is_reference(value) => {
             for (key, value) in ordered(map) {
-                note(value, sources, &format!("{at}/{}", escaped(key)), source);
+                record_sources(value, sources, &format!("{at}/{}", escaped(key)), source);
             }
         }
         _ => {
@@ -371,7 +377,7 @@ mod tests {
         assert_eq!(
             layered.source("/w").unwrap().run,
             Some(RunId(9)),
-            "and it is known which run found it out"
+            "the source names the run that returned the value"
         );
         assert_eq!(layered.source("/u").unwrap().run, None);
         assert_eq!(layers(step(1), own, None).unwrap().value["w"], json!("system"));
@@ -440,21 +446,21 @@ mod tests {
         assert_eq!(
             run.value["last"],
             json!(3),
-            "the nearest ancestor has the last word, whatever its rank"
+            "the nearest ancestor overrides the others, regardless of rank"
         );
         assert_eq!(run.value["mine"], json!(1));
-        assert_eq!(run.value.get("only5"), None, "its own last wall is left out");
+        assert_eq!(run.value.get("only5"), None, "the step's own last output is left out");
         sources.ancestors.clear();
         assert_eq!(
             visible(&sources).unwrap().value["last"],
             json!(1),
-            "on the node: the highest rank"
+            "on a node, the highest rank overrides the others"
         );
         sources.on_node.reverse();
         assert_eq!(
             visible(&sources).unwrap().value["last"],
             json!(1),
-            "in whatever order they are given"
+            "the order of the sources does not matter"
         );
     }
 
@@ -491,7 +497,7 @@ mod tests {
             proptest::prop_assert_eq!(&layered.value, &plain);
             let mut expected = BTreeMap::new();
             let anyone = Source { step: step(1), layer: Layer::User, run: None };
-            note(&plain, &mut expected, "", &anyone);
+            record_sources(&plain, &mut expected, "", &anyone);
             proptest::prop_assert!(layered.sources.keys().eq(expected.keys()));
             for (at, source) in &layered.sources {
                 let layer = match source.layer {

@@ -19,11 +19,11 @@ pub fn merge(base: &Value, over: &Value) -> Result<Value, DataError> {
     check_depth(base)?;
     check_depth(over)?;
     let mut merged = base.clone();
-    lay(&mut merged, over);
+    overlay(&mut merged, over);
     Ok(merged)
 }
 
-fn lay(base: &mut Value, over: &Value) {
+fn overlay(base: &mut Value, over: &Value) {
     if !joins(base, over) {
         base.clone_from(over);
         return;
@@ -31,7 +31,7 @@ fn lay(base: &mut Value, over: &Value) {
     if let (Value::Object(base), Value::Object(over)) = (base, over) {
         for (key, value) in over {
             match base.get_mut(key) {
-                Some(below) => lay(below, value),
+                Some(below) => overlay(below, value),
                 None => {
                     base.insert(key.clone(), value.clone());
                 }
@@ -50,10 +50,10 @@ fn lay(base: &mut Value, over: &Value) {
 pub fn difference(base: &Value, new: &Value) -> Result<Option<Value>, DataError> {
     check_depth(base)?;
     check_depth(new)?;
-    Ok(beyond(base, new))
+    Ok(additions(base, new))
 }
 
-fn beyond(base: &Value, new: &Value) -> Option<Value> {
+fn additions(base: &Value, new: &Value) -> Option<Value> {
     if !joins(base, new) {
         return (base != new).then(|| new.clone());
     }
@@ -63,7 +63,7 @@ fn beyond(base: &Value, new: &Value) -> Option<Value> {
     let mut found = Map::new();
     for (key, value) in new {
         let beyond = match base.get(key) {
-            Some(below) => beyond(below, value),
+            Some(below) => additions(below, value),
             None => Some(value.clone()),
         };
         if let Some(value) = beyond {

@@ -87,10 +87,10 @@ pub enum DataError {
     )]
     StoredTooLarge { size: usize, limit: usize },
     /// A layer or a run's result is not an object.
-    #[error("{what} must be a JSON object, but is {found}")]
+    #[error("{subject} must be a JSON object, but is {found}")]
     NotAnObject {
         /// The purpose of the value.
-        what: String,
+        subject: String,
         /// The kind of value found.
         found: &'static str,
     },
@@ -373,11 +373,11 @@ pub(crate) fn ordered(map: &Map<String, Value>) -> Vec<(&String, &Value)> {
 }
 
 /// Checks that a layer or result is an object and not a reference to a secret.
-pub(crate) fn object(value: &Value, what: impl FnOnce() -> String) -> Result<(), DataError> {
+pub(crate) fn object(value: &Value, subject: impl FnOnce() -> String) -> Result<(), DataError> {
     if value.is_object() && !secret::is_reference(value) {
         return Ok(());
     }
-    Err(DataError::NotAnObject { what: what(), found: kind_of(value) })
+    Err(DataError::NotAnObject { subject: subject(), found: kind_of(value) })
 }
 
 /// The kind of a value, for messages.
@@ -486,7 +486,7 @@ mod tests {
             let error = check_user_data(&json!({"x": [bad.clone()]})).unwrap_err();
             assert_eq!(error, DataError::InvalidReference { path: "/x/0".into() }, "{bad}");
             assert!(error.to_string().contains("\"version\": 1"), "{error}");
-            assert!(check_user_data(&bad).is_err(), "at the top too");
+            assert!(check_user_data(&bad).is_err(), "the check also covers the top level");
         }
     }
 

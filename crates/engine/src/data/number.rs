@@ -181,8 +181,8 @@ impl Cursor<'_> {
         self.bytes.get(self.at).copied()
     }
 
-    fn skip_while(&mut self, wanted: impl Fn(u8) -> bool) {
-        while self.peek().is_some_and(&wanted) {
+    fn skip_while(&mut self, accepts: impl Fn(u8) -> bool) {
+        while self.peek().is_some_and(&accepts) {
             self.at += 1;
         }
     }

@@ -154,7 +154,7 @@ mod tests {
         for (n, change) in changes.iter().enumerate() {
             let mut parents = usual();
             change(&mut parents);
-            assert_ne!(hash(&parents), base, "change {n}");
+            assert_ne!(hash(&parents), base, "change {n} must change the hash");
         }
     }
 

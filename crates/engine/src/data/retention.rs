@@ -96,15 +96,15 @@ mod tests {
             let results: Vec<Result> =
                 results.into_iter().enumerate().map(|(run, (step, bytes))| result(run as i64, step, bytes)).collect();
             let gone = expired_results(&results);
-            let kept: Vec<Result> = results.iter().filter(|r| !gone.contains(&r.run)).copied().collect();
-            prop_assert!(kept.len() <= MAX_RESULTS_PER_NODE);
-            prop_assert!(kept.iter().map(|r| r.bytes).sum::<u64>() <= MAX_RESULT_BYTES_PER_NODE);
-            for one in &kept {
-                let newer = kept.iter().filter(|r| r.step == one.step && r.run > one.run).count();
+            let remaining: Vec<Result> = results.iter().filter(|r| !gone.contains(&r.run)).copied().collect();
+            prop_assert!(remaining.len() <= MAX_RESULTS_PER_NODE);
+            prop_assert!(remaining.iter().map(|r| r.bytes).sum::<u64>() <= MAX_RESULT_BYTES_PER_NODE);
+            for one in &remaining {
+                let newer = remaining.iter().filter(|r| r.step == one.step && r.run > one.run).count();
                 prop_assert!(newer < MAX_RESULTS_PER_STEP);
                 prop_assert!(!gone.iter().any(|gone| *gone > one.run && results.iter().any(|r| r.run == *gone && r.step == one.step)));
             }
-            prop_assert!(expired_results(&kept).is_empty());
+            prop_assert!(expired_results(&remaining).is_empty());
         }
     }
 }

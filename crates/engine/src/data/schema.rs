@@ -16,12 +16,12 @@ pub struct SchemaError {
     /// A JSON pointer relative to the value; empty for the value itself.
     pub path: String,
     /// The problem: `is text, and should be a number`. Never contains the value.
-    pub what: String,
+    pub problem: String,
 }
 
 /// All mismatches between a value and its schema, in the order of the value. A reference to a
 /// secret matches any schema.
-pub fn misfits(value: &Value, schema: &Value) -> Vec<SchemaError> {
+pub fn schema_errors(value: &Value, schema: &Value) -> Vec<SchemaError> {
     let mut found = Vec::new();
     if check_depth(value).is_ok() && check_depth(schema).is_ok() {
         walk(value, schema, String::new(), &mut found);
@@ -34,7 +34,7 @@ fn walk(value: &Value, schema: &Value, path: String, found: &mut Vec<SchemaError
     if super::secret::is_reference(value) {
         return;
     }
-    let mut wrong = |what: String| found.push(SchemaError { path: path.clone(), what });
+    let mut wrong = |problem: String| found.push(SchemaError { path: path.clone(), problem });
     if let Some(expected) = schema.get("type").filter(|expected| !is_type(value, expected)) {
         return wrong(format!("is {}, but must be {}", kind_of(value), listed(expected)));
     }
@@ -44,8 +44,8 @@ fn walk(value: &Value, schema: &Value, path: String, found: &mut Vec<SchemaError
         let known: Vec<String> = known.iter().take(10).map(Value::to_string).collect();
         wrong(format!("must be one of {}", known.join(", ")));
     }
-    if let Some(what) = out_of_range(value, schema) {
-        wrong(what);
+    if let Some(problem) = out_of_range(value, schema) {
+        wrong(problem);
     }
     match value {
         Value::Object(map) => fields(map, schema, &path, found),
@@ -77,7 +77,7 @@ fn fields(
         match (known.and_then(|known| known.get(key)), other) {
             (Some(field), _) => walk(value, field, at, found),
             (None, Some(Value::Bool(false))) => {
-                found.push(SchemaError { path: at, what: "is an unknown key".into() });
+                found.push(SchemaError { path: at, problem: "is an unknown key".into() });
             }
             (None, Some(other)) => walk(value, other, at, found),
             (None, None) => {}
@@ -101,7 +101,7 @@ fn fields(
     for key in missing {
         found.push(SchemaError {
             path: format!("{path}/{}", escaped(key)),
-            what: "is required but missing".into(),
+            problem: "is required but missing".into(),
         });
     }
 }
@@ -144,7 +144,7 @@ pub fn schema_defects(schema: &Value) -> Vec<SchemaError> {
 
 fn collect_defects(schema: &Value, path: String, found: &mut Vec<SchemaError>) {
     let Some(map) = schema.as_object() else { return };
-    let mut wrong = |what: String| found.push(SchemaError { path: path.clone(), what });
+    let mut wrong = |problem: String| found.push(SchemaError { path: path.clone(), problem });
     for word in words(map.get("type")).filter(|word| !TYPE_NAMES.contains(word)) {
         wrong(format!("has the unknown type {word:?}, so every value passes"));
     }
@@ -262,7 +262,10 @@ mod tests {
     use serde_json::json;
 
     fn messages(value: Value, schema: Value) -> Vec<String> {
-        misfits(&value, &schema).into_iter().map(|m| format!("{} {}", m.path, m.what)).collect()
+        schema_errors(&value, &schema)
+            .into_iter()
+            .map(|m| format!("{} {}", m.path, m.problem))
+            .collect()
     }
 
     #[test]
@@ -316,7 +319,7 @@ mod tests {
         let messages = |schema: Value| {
             schema_defects(&schema)
                 .into_iter()
-                .map(|m| format!("{} {}", m.path, m.what))
+                .map(|m| format!("{} {}", m.path, m.problem))
                 .collect::<Vec<_>>()
         };
         assert_eq!(

@@ -174,8 +174,8 @@ pub fn surroundings(
 ) -> Result<RunContext, DataError> {
     let mut left_out = Omitted::default();
     let mut node = node;
-    left_out.facts = cut(&mut node.facts);
-    left_out.hints = cut(&mut node.hints);
+    left_out.facts = truncate_document(&mut node.facts);
+    left_out.hints = truncate_document(&mut node.hints);
     let results = bounded(results, &mut left_out.results);
     left_out.results += more;
     let nodes = peers(carried, &mut left_out)?;
@@ -187,7 +187,7 @@ fn size(value: &Value) -> usize {
 }
 
 /// Removes a document that is too large. Returns whether it was.
-fn cut(value: &mut Value) -> bool {
+fn truncate_document(value: &mut Value) -> bool {
     let is_large = size(value) > MAX_FACTS_BYTES;
     if is_large {
         *value = Value::Null;
@@ -210,7 +210,7 @@ fn bounded(mut results: Vec<AttemptResult>, left_out: &mut usize) -> Vec<Attempt
         .collect();
     newest_per_step_first.sort_by_key(|(nth, result)| (*nth, std::cmp::Reverse(result.run)));
     let (all, mut bytes) = (newest_per_step_first.len(), 0);
-    let mut kept: Vec<AttemptResult> = newest_per_step_first
+    let mut newest: Vec<AttemptResult> = newest_per_step_first
         .into_iter()
         .map(|(_, result)| result)
         .take(MAX_RESULTS)
@@ -219,9 +219,9 @@ fn bounded(mut results: Vec<AttemptResult>, left_out: &mut usize) -> Vec<Attempt
             bytes <= MAX_RESULTS_BYTES
         })
         .collect();
-    *left_out = all - kept.len();
-    kept.sort_by_key(|result| std::cmp::Reverse(result.run));
-    kept
+    *left_out = all - newest.len();
+    newest.sort_by_key(|result| std::cmp::Reverse(result.run));
+    newest
 }
 
 fn peers(carried: &[VisibleAncestor<'_>], left_out: &mut Omitted) -> Result<Vec<Peer>, DataError> {
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(
             made.results.last(),
             Some(&quiet),
-            "newest first, and the quiet one is the oldest"
+            "results are sorted newest first, so the unchanged result is last"
         );
         assert!(made.results.is_sorted_by_key(|result| std::cmp::Reverse(result.run)));
         let large = json!("x".repeat(MAX_RESULTS_BYTES));

@@ -122,6 +122,9 @@ mod tests {
         // The same characters in another spelling.
         assert!(check_keys(r#"{"a": 1, "\u0061": 2}"#).is_err());
         assert!(check_keys("{\"a\": 1} x").is_err());
-        assert!(check_keys(&"[".repeat(100_000)).is_err(), "and no stack is exhausted");
+        assert!(
+            check_keys(&"[".repeat(100_000)).is_err(),
+            "deep nesting must not exhaust the stack"
+        );
     }
 }

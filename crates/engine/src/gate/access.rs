@@ -173,7 +173,7 @@ impl Access {
     }
 
     /// Why a person's approval at this time does not count. `None`: it counts.
-    pub(super) fn bar(
+    pub(super) fn exclusion(
         &self,
         person: PersonId,
         at: i64,
@@ -206,7 +206,7 @@ pub(super) fn approval_counts(facts: &Facts, person: PersonId) -> bool {
     facts.last_verdict(person).is_some_and(|verdict| {
         verdict.kind == VerdictKind::Approve
             && facts.is_signed(person)
-            && facts.access.bar(person, verdict.at, &facts.authors).is_none()
+            && facts.access.exclusion(person, verdict.at, &facts.authors).is_none()
     })
 }
 
@@ -217,9 +217,9 @@ pub(super) fn explained(facts: &Facts, reviewers: &[&Reviewer]) -> Vec<String> {
     reviewers.iter().filter_map(of).collect()
 }
 
-/// One sentence for each approving reviewer who got access from an author, or gave an author access,
-/// within the maximum cooling period before the approval. The approval counts; the sentence informs
-/// readers of the review.
+/// One sentence for each approving reviewer who got access from an author, or gave an author
+/// access, within the maximum cooling period before the approval. The approval counts; the sentence
+/// informs readers of the review.
 pub(super) fn noted(facts: &Facts, approving: &[&Reviewer]) -> Vec<String> {
     let of = |reviewer: &&Reviewer| {
         let given = facts.last_verdict(reviewer.id)?.at;
@@ -243,7 +243,7 @@ fn explain(facts: &Facts, reviewer: &Reviewer) -> Option<String> {
     let approval =
         facts.last_verdict(reviewer.id).filter(|verdict| verdict.kind == VerdictKind::Approve);
     let at = approval.map_or(access.now, |verdict| verdict.at);
-    match access.bar(reviewer.id, at, &facts.authors) {
+    match access.exclusion(reviewer.id, at, &facts.authors) {
         Some(ApprovalLimit::Later(change)) => Some(format!(
             "Approvals by {name} never count here: {} after the review was submitted. An author \
              can submit it again",
@@ -378,18 +378,18 @@ mod tests {
             assert!(evaluate(&confirmed).is_open(), "{kind:?}");
             assert!(
                 evaluate(&approved(101, vec![change(2, 3, kind, 99)])).is_open(),
-                "of no author: {kind:?}"
+                "access that no author gave does not bar: {kind:?}"
             );
             assert!(
                 evaluate(&approved(101, vec![change(2, 1, kind, 102)])).is_open(),
-                "later: {kind:?}"
+                "access given after the approval does not bar: {kind:?}"
             );
         }
         let mut late = approved(101, vec![change(2, 1, AccessKind::Link, 99)]);
         late.access.now = 200 * HOUR;
         assert!(
             !evaluate(&late).is_open(),
-            "what did not count when it was given counts at no time"
+            "an approval that did not count when it was given never counts"
         );
         assert!(text(&late).ends_with("bo must approve again"), "{}", text(&late));
         late.access.cooling_hours = 0;
@@ -402,10 +402,14 @@ mod tests {
             let never = matches!(kind, AccessKind::Created | AccessKind::Granted);
             for by in [1, 2, 3] {
                 let mut facts = approved(500, vec![change(2, by, kind, 101)]);
-                assert_eq!(!evaluate(&facts).is_open(), never, "{kind:?} by {by}");
+                assert_eq!(!evaluate(&facts).is_open(), never, "access {kind:?} given by {by}");
                 facts.verdicts[0].at = 102 * HOUR;
                 Arc::make_mut(&mut facts.access.changes)[0].confirmed = true;
-                assert_eq!(!evaluate(&facts).is_open(), never, "confirmed {kind:?} by {by}");
+                assert_eq!(
+                    !evaluate(&facts).is_open(),
+                    never,
+                    "confirmed access {kind:?} given by {by}"
+                );
             }
         }
         let after_the_verdict = approved(101, vec![change(2, 3, AccessKind::Link, 102)]);
@@ -417,7 +421,10 @@ mod tests {
         for kind in [AccessKind::Link, AccessKind::Reset] {
             assert!(!evaluate(&approved(124, vec![change(2, 3, kind, 101)])).is_open());
             assert!(evaluate(&approved(125, vec![change(2, 3, kind, 101)])).is_open());
-            assert!(evaluate(&approved(101, vec![change(2, 3, kind, 100)])).is_open(), "before");
+            assert!(
+                evaluate(&approved(101, vec![change(2, 3, kind, 100)])).is_open(),
+                "the link is from before the submission"
+            );
         }
         assert!(text(&approved(102, vec![change(2, 3, AccessKind::Link, 101)])).ends_with(
             "cy created a sign-in link for bo at 1970-01-05 05:00 UTC, after the submission"
@@ -465,7 +472,10 @@ mod tests {
     fn author_with_access_from_reviewer_bars() {
         for kind in AccessKind::ALL {
             let fresh = approved(500, vec![change(1, 2, kind, 99)]);
-            assert!(!evaluate(&fresh).is_open(), "{kind:?}: the submission decides");
+            assert!(
+                !evaluate(&fresh).is_open(),
+                "{kind:?}: access that is new at the submission bars"
+            );
             let mut confirmed = fresh.clone();
             Arc::make_mut(&mut confirmed.access.changes)[0].confirmed = true;
             assert!(evaluate(&confirmed).is_open(), "{kind:?}");

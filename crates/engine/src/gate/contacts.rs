@@ -80,7 +80,9 @@ pub fn ignored_objectors(input: &Facts) -> Vec<&str> {
 pub fn check_can_review_or_explain(input: &Facts, person: PersonId) -> Result<(), String> {
     may_review(input, person).map_err(|no| match no {
         // No one can review an old version, so the message gives no names.
-        VerdictError::NotNewest => no.to_string(),
+        VerdictError::NotNewest => {
+            input.closed.map_or_else(|| no.to_string(), |closed| closed.to_string())
+        }
         VerdictError::Author | VerdictError::NotAReviewer => {
             format!("{no}. {}", others(input, person))
         }

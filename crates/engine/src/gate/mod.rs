@@ -10,7 +10,7 @@
 //! * The review is the newest of its proposal, and the proposal is open.
 //! * Nothing inside its base has changed since, and it is from the current epoch of the database.
 //! * It was submitted under the policy in force.
-//! * It changes something, and every edit takes effect.
+//! * It changes something, and every edit takes effect. No deployment moves out of a hold.
 //! * [Lint](crate::lint) reports no error.
 //! * No reviewer's last verdict requests changes or rejects it. One objection blocks the gate
 //!   regardless of the number of approvals. It ends when the objector gives another verdict or
@@ -37,7 +37,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::counting::many;
-use crate::ids::{DeploymentId, PersonId, PolicyNumber, ReviewId};
+use crate::ids::{BlueprintNumber, DeploymentId, PersonId, PolicyNumber, ReviewId};
 use crate::text::sentence;
 use access::Access;
 use contacts::{ActionContacts, NAMED, ignored_objectors, named};
@@ -66,7 +66,7 @@ pub enum Risk {
     /// A deployment gets another parent, or a node moves to a deployment that is not below its old
     /// one.
     Move,
-    /// A jig is switched off: steps that need it no longer start in any deployment.
+    /// A jig is turned off: steps that need it no longer start in any deployment.
     Halt,
     /// A use of a secret is added or replaced.
     Secret,
@@ -177,7 +177,6 @@ fn default_cooling_hours() -> u32 {
     COOLING_HOURS
 }
 
-// Omits the default, so that policies from before the field existed keep their hash.
 fn is_default_cooling_hours(hours: &u32) -> bool {
     *hours == COOLING_HOURS
 }
@@ -482,14 +481,42 @@ pub struct Reviewer {
     pub eligible: bool,
 }
 
+/// How a review ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClosedReview {
+    /// A newer review of the same proposal.
+    Replaced(ReviewId),
+    Committed(BlueprintNumber),
+    /// The proposal was discarded.
+    Discarded,
+}
+
+impl fmt::Display for ClosedReview {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Replaced(by) => {
+                write!(f, "Review {by} replaced this review. Continue with review {by}")
+            }
+            Self::Committed(blueprint) => {
+                write!(f, "This review is already committed, as blueprint {blueprint}")
+            }
+            Self::Discarded => f.write_str("The proposal of this review was discarded"),
+        }
+    }
+}
+
 /// The input of the gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
     pub review: ReviewId,
     /// Whether the proposal is open and this is its newest review.
     pub newest: bool,
+    /// How the review ended, if it is not the newest of an open proposal. For messages only.
+    pub closed: Option<ClosedReview>,
     /// The reason if an edit is refused or nothing would change.
     pub unresolved: Option<String>,
+    /// The holds that the change moves a deployment out of.
+    pub left_holds: Vec<LeftHold>,
     /// The lint errors as text.
     pub lint: Vec<String>,
     /// Names of base deployments that changed since, each with the number of the target.
@@ -520,6 +547,18 @@ pub struct Facts {
     pub helpers: ActionContacts,
 }
 
+/// A hold that a moved deployment would leave: its old place is on hold, and the new one is not
+/// below the same hold. Without this rule, a move would end a hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftHold {
+    /// The name of the moved deployment.
+    pub moved: String,
+    /// The name of the deployment on hold.
+    pub on_hold: String,
+    /// The person who put it on hold.
+    pub by: String,
+}
+
 /// Valid signatures of verdicts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Signing {
@@ -535,6 +574,11 @@ impl Facts {
         self.verdicts.iter().rev().find(|verdict| verdict.person == person && !verdict.void)
     }
 
+    /// Whether every edit could take effect, if a hold did not prevent a move.
+    pub fn is_stopped_by_hold(&self) -> bool {
+        self.unresolved.is_none() && !self.left_holds.is_empty()
+    }
+
     /// Whether this person's last verdict is an approval that counts.
     pub fn counts(&self, person: PersonId) -> bool {
         access::approval_counts(self, person)
@@ -543,7 +587,7 @@ impl Facts {
     /// Whether an approval by this person would count now, considering only access and passkeys.
     pub fn can_count(&self, person: PersonId) -> bool {
         let can_sign = self.signing.as_ref().is_none_or(|signing| signing.able.contains(&person));
-        can_sign && self.access.bar(person, self.access.now, &self.authors).is_none()
+        can_sign && self.access.exclusion(person, self.access.now, &self.authors).is_none()
     }
 
     /// Whether this person's last verdict is signed or needs no signature.
@@ -564,7 +608,7 @@ impl Facts {
 pub enum Rule {
     /// The review is the newest of an open proposal.
     Newest,
-    /// Every edit takes effect, and the change is not empty.
+    /// Every edit takes effect, and the change is not empty. No deployment moves out of a hold.
     Resolved,
     /// Lint reports no error.
     Lint,
@@ -574,7 +618,7 @@ pub enum Rule {
     Epoch,
     /// The review was submitted under the policy in force.
     Policy,
-    /// No reviewer objects.
+    /// No reviewer requested changes or rejected the review.
     Objections,
     /// The review has enough approvals.
     Approvals,
@@ -688,8 +732,10 @@ fn state(rule: Rule, broken: Option<String>, holds: &str) -> RuleResult {
 }
 
 fn newest(facts: &Facts) -> RuleResult {
-    let broken =
-        (!facts.newest).then(|| "The proposal is closed or has a newer version".to_owned());
+    let broken = (!facts.newest).then(|| match facts.closed {
+        Some(closed) => closed.to_string(),
+        None => "The proposal is closed or has a newer version".to_owned(),
+    });
     state(Rule::Newest, broken, "Newest version of an open proposal")
 }
 
@@ -697,8 +743,26 @@ fn resolved(facts: &Facts) -> RuleResult {
     let broken = facts
         .unresolved
         .as_ref()
-        .map(|why| format!("{} {}", sentence(why), facts.helpers.to_submit()));
+        .map(|reason| format!("{} {}", sentence(reason), facts.helpers.to_submit()))
+        .or_else(|| left_holds(&facts.left_holds));
     state(Rule::Resolved, broken, "Every edit takes effect")
+}
+
+fn left_holds(holds: &[LeftHold]) -> Option<String> {
+    let moves: Vec<String> = holds
+        .iter()
+        .map(|hold| format!("{} leaves {} (on hold by {})", hold.moved, hold.on_hold, hold.by))
+        .collect();
+    let on_hold: BTreeSet<&str> = holds.iter().map(|hold| hold.on_hold.as_str()).collect();
+    let on_hold: Vec<&str> = on_hold.into_iter().collect();
+    (!moves.is_empty()).then(|| {
+        format!(
+            "The change moves a deployment out of a hold: {}. Ask an operator to end the hold of \
+             {} first, or wait until it ends",
+            named(&moves),
+            named(&on_hold)
+        )
+    })
 }
 
 fn lint(facts: &Facts) -> RuleResult {
@@ -713,13 +777,17 @@ fn lint(facts: &Facts) -> RuleResult {
 fn base(facts: &Facts) -> RuleResult {
     let moved = moved(&facts.moved_base, &facts.moved_documents, &facts.moved_records);
     let broken = (!moved.is_empty()).then(|| {
-        format!(
-            "Planned on an older state: {} changed since. An author must submit it again. {}",
-            named(&moved),
-            facts.helpers.to_submit()
-        )
+        format!("Planned on an older state: {} changed since{}", named(&moved), submit_again(facts))
     });
     state(Rule::Base, broken, "Base unchanged since planning")
+}
+
+/// The people who can submit the review again. Empty if it is closed, because then no one can.
+fn submit_again(facts: &Facts) -> String {
+    match facts.closed {
+        Some(_) => String::new(),
+        None => format!(". An author must submit it again. {}", facts.helpers.to_submit()),
+    }
 }
 
 /// Everything that changed since planning, each name once, with the reason.
@@ -735,11 +803,7 @@ pub fn moved(base: &[(String, i64)], documents: &[String], records: &[String]) -
 
 fn epoch(facts: &Facts) -> RuleResult {
     let broken = (!facts.same_epoch).then(|| {
-        format!(
-            "Submitted before the database was restored from a backup. An author must submit it \
-             again. {}",
-            facts.helpers.to_submit()
-        )
+        format!("Submitted before the database was restored from a backup{}", submit_again(facts))
     });
     state(Rule::Epoch, broken, "Submitted since the last restore")
 }
@@ -747,10 +811,9 @@ fn epoch(facts: &Facts) -> RuleResult {
 fn policy(facts: &Facts) -> RuleResult {
     let (made, now) = facts.policy;
     let broken = (made != now).then(|| {
-        let who = facts.helpers.to_submit();
         format!(
-            "Submitted under policy {made}, but policy {now} is in force. An author must submit it \
-             again. {who}"
+            "Submitted under policy {made}, but policy {now} is in force{}",
+            submit_again(facts)
         )
     });
     state(Rule::Policy, broken, &format!("Policy {now} is in force"))
@@ -875,7 +938,9 @@ mod tests {
         Facts {
             review: ReviewId(41),
             newest: true,
+            closed: None,
             unresolved: None,
+            left_holds: Vec::new(),
             lint: Vec::new(),
             moved_base: Vec::new(),
             moved_documents: Vec::new(),
@@ -896,6 +961,26 @@ mod tests {
             open_threads: Vec::new(),
             helpers: ActionContacts::default(),
         }
+    }
+
+    fn left_hold(moved: &str) -> LeftHold {
+        LeftHold { moved: moved.into(), on_hold: "edge".into(), by: "bo".into() }
+    }
+
+    #[test]
+    fn left_holds_are_named_with_remedy() {
+        let mut facts = facts();
+        facts.left_holds = vec![left_hold("web"), left_hold("shop")];
+        assert!(facts.is_stopped_by_hold());
+        assert_eq!(
+            resolved(&facts).text,
+            "The change moves a deployment out of a hold: web leaves edge (on hold by bo) and shop \
+             leaves edge (on hold by bo). Ask an operator to end the hold of edge first, or wait \
+             until it ends"
+        );
+        facts.unresolved = Some("edit 2".into());
+        assert!(!facts.is_stopped_by_hold());
+        assert!(resolved(&facts).text.starts_with("edit 2."), "{}", resolved(&facts).text);
     }
 
     fn closed_by(facts: &Facts) -> Option<Rule> {
@@ -932,6 +1017,7 @@ mod tests {
         };
         assert_eq!(changed(&|f| f.newest = false), Some(Rule::Newest));
         assert_eq!(changed(&|f| f.unresolved = Some("edit 2".into())), Some(Rule::Resolved));
+        assert_eq!(changed(&|f| f.left_holds.push(left_hold("web"))), Some(Rule::Resolved));
         assert_eq!(changed(&|f| f.lint.push("app on n1: its jig is off".into())), Some(Rule::Lint));
         assert_eq!(changed(&|f| f.moved_base.push(("web".into(), 32))), Some(Rule::Base));
         assert_eq!(changed(&|f| f.moved_documents.push("n1".into())), Some(Rule::Base));
@@ -1005,7 +1091,7 @@ mod tests {
         let written = serde_json::to_string(&Policy::default()).unwrap();
         assert_eq!(
             written, r#"{"approvals":1,"by_risk":{}}"#,
-            "as policies were before they had the field"
+            "a policy without the field is stored as before"
         );
         assert_eq!(serde_json::from_str::<Policy>(&written).unwrap(), Policy::default());
     }
@@ -1091,7 +1177,7 @@ mod tests {
         assert_eq!(closed_by(&facts), Some(Rule::Objections));
         facts.people[2].eligible = false;
         let gate = evaluate(&facts);
-        assert!(gate.is_open(), "verdicts of those count who may review at this moment");
+        assert!(gate.is_open(), "only the verdicts of people who may review now count");
         let text = gate
             .rules
             .iter()
@@ -1110,7 +1196,7 @@ mod tests {
             at: 0,
             void: false,
         });
-        assert!(ignored_objectors(&facts).is_empty(), "what was taken back before is no objection");
+        assert!(ignored_objectors(&facts).is_empty(), "a withdrawn objection is ignored");
     }
 
     #[test]
@@ -1148,7 +1234,7 @@ mod tests {
         assert_eq!(
             broken,
             [Rule::Objections, Rule::Approvals],
-            "who takes an approval back no longer approves"
+            "a withdrawn approval no longer counts"
         );
     }
 
@@ -1195,5 +1281,35 @@ mod tests {
             }
             prop_assert_eq!(evaluate(&facts).is_open(), approving >= needed.max(1) && objecting == 0);
         }
+    }
+
+    #[test]
+    fn closed_review_names_its_outcome() {
+        let closed = |outcome| Facts {
+            newest: false,
+            closed: Some(outcome),
+            moved_base: vec![("web".into(), 4)],
+            ..facts()
+        };
+        let texts = |outcome| {
+            let facts = closed(outcome);
+            let broken: Vec<String> =
+                evaluate(&facts).broken().map(|rule| rule.text.clone()).collect();
+            let verdict = contacts::check_can_review_or_explain(&facts, person(3)).unwrap_err();
+            assert_eq!(verdict, broken[0]);
+            broken
+        };
+        assert_eq!(
+            texts(ClosedReview::Replaced(ReviewId(38)))[..2],
+            [
+                "Review 38 replaced this review. Continue with review 38",
+                "Planned on an older state: web (blueprint 4) changed since"
+            ]
+        );
+        assert_eq!(
+            texts(ClosedReview::Committed(BlueprintNumber(9)))[0],
+            "This review is already committed, as blueprint 9"
+        );
+        assert_eq!(texts(ClosedReview::Discarded)[0], "The proposal of this review was discarded");
     }
 }

@@ -22,7 +22,7 @@ pub enum ReviewStatus {
     Stale,
     /// A reviewer requested changes or rejected it.
     ChangesRequested,
-    /// An edit no longer takes effect, or lint reports errors.
+    /// An edit does not take effect now, or lint reports errors.
     Invalid,
     /// Approvals are missing.
     Unreviewed,
@@ -66,7 +66,7 @@ pub enum ReviewAction {
 }
 
 /// The next action for this person. A person who gave a verdict, of any kind, has had their turn.
-pub fn turn(
+pub fn next_action(
     facts: &Facts,
     gate: &GateResult,
     person: PersonId,
@@ -113,11 +113,19 @@ mod tests {
         let mut facts = approved();
         assert_eq!(review_status(&facts), ReviewStatus::Open);
         facts.open_threads.push("2".into());
-        assert_eq!(review_status(&facts), ReviewStatus::ThreadsOpen, "its reviews are there");
+        assert_eq!(
+            review_status(&facts),
+            ReviewStatus::ThreadsOpen,
+            "the review has its approvals, so open threads are the next rule to fix"
+        );
         facts.verdicts.clear();
         assert_eq!(review_status(&facts), ReviewStatus::Unreviewed);
         facts.lint.push("the jig is off".into());
-        assert_eq!(review_status(&facts), ReviewStatus::Invalid, "no approval helps that");
+        assert_eq!(
+            review_status(&facts),
+            ReviewStatus::Invalid,
+            "an approval does not fix an invalid review"
+        );
         facts.verdicts.push(Verdict {
             person: person(3),
             kind: VerdictKind::RequestChanges,
@@ -140,21 +148,22 @@ mod tests {
 
     #[test]
     fn turn_belongs_to_people_who_can_act() {
-        let turn_of = |facts: &Facts, n: u128| turn(facts, &evaluate(facts), person(n), true);
+        let next_action_of =
+            |facts: &Facts, n: u128| next_action(facts, &evaluate(facts), person(n), true);
         let mut facts = approved();
         assert_eq!(
-            (1..4).map(|n| turn_of(&facts, n)).collect::<Vec<_>>(),
+            (1..4).map(|n| next_action_of(&facts, n)).collect::<Vec<_>>(),
             [Some(ReviewAction::Commit); 3]
         );
-        assert_eq!(turn(&facts, &evaluate(&facts), person(1), false), None);
+        assert_eq!(next_action(&facts, &evaluate(&facts), person(1), false), None);
         facts.approvals_needed = 2;
-        let turns = [1, 2, 3, 4].map(|n| turn_of(&facts, n));
+        let turns = [1, 2, 3, 4].map(|n| next_action_of(&facts, n));
         assert_eq!(
             turns,
             [None, None, Some(ReviewAction::Review), None],
-            "its author, who has said it, who could, a stranger"
+            "only the reviewer without a verdict has the turn"
         );
         facts.lint.push("the jig is off".into());
-        assert_eq!(turn_of(&facts, 3), None, "its authors first");
+        assert_eq!(next_action_of(&facts, 3), None, "the authors must act first");
     }
 }

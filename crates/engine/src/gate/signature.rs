@@ -230,11 +230,11 @@ pub enum SignatureError {
     #[error("The confirmations of passkey {0} do not lead to a confirmation by the owner")]
     Circular(PasskeyId),
     /// The signature does not verify.
-    #[error("The signature of passkey {passkey} is invalid: {why}")]
+    #[error("The signature of passkey {passkey} is invalid: {reason}")]
     Invalid {
         passkey: PasskeyId,
         /// The library's message.
-        why: String,
+        reason: String,
     },
 }
 
@@ -324,11 +324,11 @@ fn check_signature(
 ) -> Result<(), SignatureError> {
     let challenge = statement.challenge().map_err(|e| invalid(passkey.id, e))?;
     verify(passkey, challenge, assertion)
-        .map_err(|why| SignatureError::Invalid { passkey: passkey.id, why })
+        .map_err(|reason| SignatureError::Invalid { passkey: passkey.id, reason })
 }
 
 fn invalid(passkey: PasskeyId, error: serde_json::Error) -> SignatureError {
-    SignatureError::Invalid { passkey, why: error.to_string() }
+    SignatureError::Invalid { passkey, reason: error.to_string() }
 }
 
 #[cfg(test)]
@@ -419,7 +419,9 @@ mod tests {
         let root = passkey(1, 1, Some(Confirmation::Owner));
         let second = confirmed(2, 2, &root);
         let all = of(&[&root, &second]);
-        let Statement::Verdict { reviewed, nonce, .. } = statement(1) else { panic!("a verdict") };
+        let Statement::Verdict { reviewed, nonce, .. } = statement(1) else {
+            panic!("expected a verdict")
+        };
         let assertion = sign(&root, statement(1).challenge().unwrap());
         let signed = |person: u128, passkey: &Passkey| VerdictSignature {
             person: PersonId(Uuid::from_u128(person)),
@@ -450,9 +452,15 @@ mod tests {
     fn unconfirmed_and_circular_passkeys_are_rejected() {
         let statement = statement(2);
         let challenge = statement.challenge().unwrap();
-        let bare = passkey(2, 2, None);
-        let rejected = check(&statement, bare.id, &sign(&bare, challenge), &of(&[&bare]), &verify);
-        assert_eq!(rejected, Err(SignatureError::Unconfirmed(bare.id)));
+        let unconfirmed = passkey(2, 2, None);
+        let rejected = check(
+            &statement,
+            unconfirmed.id,
+            &sign(&unconfirmed, challenge),
+            &of(&[&unconfirmed]),
+            &verify,
+        );
+        assert_eq!(rejected, Err(SignatureError::Unconfirmed(unconfirmed.id)));
         let (left, right) =
             (confirmed(2, 2, &passkey(3, 2, None)), confirmed(3, 2, &passkey(2, 2, None)));
         let rejected =
@@ -478,7 +486,7 @@ mod tests {
     fn challenge_depends_on_every_part() {
         let first = statement(2);
         let Statement::Verdict { reviewed, verdict, person, nonce } = first.clone() else {
-            panic!("a verdict")
+            panic!("expected a verdict")
         };
         let of = |reviewed: SignedReview| Statement::Verdict { reviewed, verdict, person, nonce };
         let other = Hash::of_bytes(b"other");

@@ -9,7 +9,7 @@ use super::order::ancestors;
 use super::{CheckFindings, LintContext};
 use crate::blueprint::secret_uses::{SecretChange, secret_changes};
 use crate::cluster::{Connection, NodeDoc, NoderoleKey};
-use crate::data::schema::misfits;
+use crate::data::schema::schema_errors;
 use crate::data::secret::Descriptor;
 use crate::data::{self, Change, ChangeKind, secret};
 use crate::ids::{NodeId, NoderoleId};
@@ -49,17 +49,17 @@ pub(super) fn schema_mismatch(context: &LintContext<'_>, findings: &mut CheckFin
             if is_removed_by_null(&value, &attrib.map)
                 && schema.get("required").and_then(Value::as_bool) == Some(true)
             {
-                let what = format!("Value {path} is required, but a null removes it");
+                let problem = format!("Value {path} is required, but a null removes it");
                 let remedy =
                     format!("Remove the null, or set a value for attribute {}", attrib.name);
-                findings.add_noderole(context, (step.node, &step.key), what, remedy);
+                findings.add_noderole(context, (step.node, &step.key), problem, remedy);
                 continue;
             }
             let Some(value) = at(&value, &attrib.map) else { continue };
-            for misfit in misfits(value, schema) {
-                let what = format!("Value {path}{} {}", misfit.path, misfit.what);
+            for error in schema_errors(value, schema) {
+                let problem = format!("Value {path}{} {}", error.path, error.problem);
                 let remedy = format!("Change it to match the schema of attribute {}", attrib.name);
-                findings.add_noderole(context, (step.node, &step.key), what, remedy);
+                findings.add_noderole(context, (step.node, &step.key), problem, remedy);
             }
         }
     }
@@ -90,7 +90,7 @@ struct WrittenValue<'a> {
 }
 
 /// Every added or changed value, read from the documents because the difference masks some.
-fn written<'a>(context: &LintContext<'a>) -> Vec<WrittenValue<'a>> {
+fn written_values<'a>(context: &LintContext<'a>) -> Vec<WrittenValue<'a>> {
     let planned = context.subject.planned;
     let values =
         |changes: &'a [Change], data: &'a Value, at: String, noderole: Option<NoderoleId>| {
@@ -153,13 +153,13 @@ fn report_values(
     remedy: &str,
     check: impl Fn(&str, &Value) -> Option<&'static str>,
 ) {
-    for written in written(context) {
+    for written in written_values(context) {
         leaves(written.value, written.path.to_owned(), &mut |path, value| {
-            if let Some(what) = check(path, value) {
+            if let Some(problem) = check(path, value) {
                 findings.push(
                     written.at.clone(),
                     written.noderole,
-                    format!("Value {path} {what}"),
+                    format!("Value {path} {problem}"),
                     remedy.to_owned(),
                 );
             }
@@ -216,8 +216,8 @@ fn begun(
     for change in secret_changes(context.planned()).iter().filter(|change| change.is_new_to_runs())
     {
         let role = change.role.as_ref().map(|role| format!("{role} in ")).unwrap_or_default();
-        if let Some((what, remedy)) = check(change) {
-            findings.add(format!("{role}{}", change.deployment), what, remedy);
+        if let Some((problem, remedy)) = check(change) {
+            findings.add(format!("{role}{}", change.deployment), problem, remedy);
         }
     }
 }
@@ -238,11 +238,12 @@ pub(super) fn node_key_as_data(context: &LintContext<'_>, findings: &mut CheckFi
             .is_some_and(|known| matches!(known.descriptor, Some(Descriptor::NodeKey {})));
         let is_key = !inherited
             && (is_node_key || keys.get_or_init(of_nodes).contains(secret.name.as_str()));
-        let what = format!(
+        let problem = format!(
             "The role uses secret {secret}, which is a node key. Workers connect with it, and runs \
              never receive it"
         );
-        is_key.then(|| (what, "Store the value that the role needs as another secret".to_owned()))
+        is_key
+            .then(|| (problem, "Store the value that the role needs as another secret".to_owned()))
     });
 }
 
@@ -258,12 +259,12 @@ pub(super) fn unusable_secret(context: &LintContext<'_>, findings: &mut CheckFin
         };
         match &known.descriptor {
             None => {
-                let what = format!(
+                let problem = format!(
                     "The role uses secret {secret}, but workers have no valid {file} for it, or \
                      different ones"
                 );
                 Some((
-                    what,
+                    problem,
                     format!(
                         "Write {file} on every worker: kind = \"data\", deployments = [\"{deployment}\"]"
                     ),
@@ -276,23 +277,23 @@ pub(super) fn unusable_secret(context: &LintContext<'_>, findings: &mut CheckFin
                     true => ("The role would receive", "its runs receive only the reference"),
                     false => ("The role uses", "its runs will fail"),
                 };
-                let what = format!(
+                let problem = format!(
                     "{word} secret {secret}, which deployment {deployment} may not use: {then}"
                 );
                 Some((
-                    what,
+                    problem,
                     format!(
                         "Add \"{deployment}\" to deployments in {file} on every worker, or use another secret"
                     ),
                 ))
             }
             Some(_) if !known.versions.contains(&secret.version) => {
-                let what = format!(
+                let problem = format!(
                     "The role uses secret {secret}, but no worker has this version among its \
                      newest ones"
                 );
                 Some((
-                    what,
+                    problem,
                     format!(
                         "Store this version on every worker as {}/{}",
                         secret.name, secret.version
@@ -358,13 +359,13 @@ pub(super) fn shared_key(context: &LintContext<'_>, findings: &mut CheckFindings
                 for (second, other) in setters.iter().skip(n + 1) {
                     let new = touched.contains(first) || touched.contains(second);
                     if one != other && new && !related(&mut above, node, first, second) {
-                        let what = format!(
+                        let problem = format!(
                             "Noderoles {first} and {second} both set {path}, but neither runs \
                              after the other"
                         );
                         findings.add(
                             context.fqdn(node.id),
-                            what,
+                            problem,
                             "Set it in only one of them, or let one require the other",
                         );
                     }

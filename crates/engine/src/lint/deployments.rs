@@ -23,14 +23,14 @@ pub(super) fn node_outside_deployment(context: &LintContext<'_>, findings: &mut 
                     context.deployment(noderole.deployment),
                     context.deployment(node.doc.deployment),
                 );
-                let what = format!(
+                let problem = format!(
                     "The noderole is bound in {of}, but its node would be in {place}, which is not \
                      below {of}"
                 );
                 findings.add_noderole(
                     context,
                     (node.doc.id, key),
-                    what,
+                    problem,
                     format!("Unbind it first, or leave the node in {of}"),
                 );
             }
@@ -44,9 +44,9 @@ pub(super) fn mixed_policy_change(context: &LintContext<'_>, findings: &mut Chec
     if context.planned().difference.is_empty() {
         return;
     }
-    let what =
+    let problem =
         format!("The policy would require less ({weaker}) in the same change that it would allow");
-    findings.add("policy", what, "Propose the policy change separately");
+    findings.add("policy", problem, "Propose the policy change separately");
 }
 
 /// The change must also pass under its new policy. Its authors therefore do not count toward the
@@ -96,10 +96,10 @@ pub(super) fn unsatisfiable_policy(context: &LintContext<'_>, findings: &mut Che
 pub(super) fn weaker_policy(context: &LintContext<'_>, findings: &mut CheckFindings) {
     let Some((before, after)) = context.subject.policy else { return };
     let Some(weaker) = before.weakened_settings(after) else { return };
-    let what = format!("The policy would require less for later changes ({weaker})");
+    let problem = format!("The policy would require less for later changes ({weaker})");
     findings.add(
         "policy",
-        what,
+        problem,
         "Approve it only if this is intended: it applies to every deployment",
     );
 }
@@ -142,14 +142,14 @@ pub(super) fn role_version_mismatch(context: &LintContext<'_>, findings: &mut Ch
             let Ok(barclamp) = context.subject.catalog.barclamp(pin) else { continue };
             let version =
                 format!("{} {}, the version in use there", barclamp.name, barclamp.version);
-            let what = match barclamp.roles.get(name) {
+            let problem = match barclamp.roles.get(name) {
                 Some(pinned) if *pinned == role.role => continue,
                 Some(_) => format!("The role has other content than in {version}"),
                 None => format!("The role is not part of {version}"),
             };
             findings.add(
                 format!("{name} in {}", deployment.name),
-                what,
+                problem,
                 "Update the role to that version, or use the barclamp version that has it",
             );
         }
@@ -158,7 +158,7 @@ pub(super) fn role_version_mismatch(context: &LintContext<'_>, findings: &mut Ch
 
 pub(super) fn emptied_deployment(context: &LintContext<'_>, findings: &mut CheckFindings) {
     let difference = context.planned().difference;
-    let vacated = difference.nodes.iter().filter_map(|node| node.moved.and_then(|(from, _)| from));
+    let vacated = difference.nodes.iter().filter_map(|node| node.moved.and_then(|sides| sides.old));
     let gone = difference
         .nodes
         .iter()
@@ -172,10 +172,10 @@ pub(super) fn emptied_deployment(context: &LintContext<'_>, findings: &mut Check
             && is_used(old, deployment)
             && !is_used(new, deployment)
         {
-            let what = "No node and no noderole would be left in the deployment";
+            let problem = "No node and no noderole would be left in the deployment";
             findings.add(
                 context.deployment(deployment),
-                what,
+                problem,
                 "Also remove the deployment, or keep a node or a noderole in it",
             );
         }
@@ -195,7 +195,7 @@ pub(super) fn moved_from_dependents(context: &LintContext<'_>, findings: &mut Ch
     let mut moving: BTreeMap<NoderoleId, (crate::ids::NodeId, DeploymentId)> = BTreeMap::new();
     for node in context.planned().difference.nodes.iter().filter(|node| node.mark == Mark::Changed)
     {
-        let Some((_, Some(to))) = node.moved else { continue };
+        let Some(to) = node.moved.and_then(|sides| sides.new) else { continue };
         let carried =
             new.nodes.get(&node.id).into_iter().flat_map(|stored| stored.doc.noderoles.keys());
         moving.extend(carried.map(|key| (key.id(node.id), (node.id, to))));

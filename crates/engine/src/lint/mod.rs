@@ -18,8 +18,8 @@
 //!   findings per check, with a count of the rest.
 //! * A finding names the problem, its location and the fix. It never contains a value that could be
 //!   a secret.
-//! * Each check is one entry in [`LintCheck::ALL`] and one function. Each has a test that triggers it
-//!   and one that does not.
+//! * Each check is one entry in [`LintCheck::ALL`] and one function. Each has a test that triggers
+//!   it and one that does not.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -109,14 +109,14 @@ pub struct Finding {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noderole: Option<NoderoleId>,
     /// The problem.
-    pub what: String,
+    pub problem: String,
     /// How to fix it.
     pub remedy: String,
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}. {}", self.at, self.what, self.remedy)
+        write!(f, "{}: {}. {}", self.at, self.problem, self.remedy)
     }
 }
 
@@ -143,8 +143,8 @@ macro_rules! checks {
                 match self { $(Self::$name => Level::$level,)* }
             }
 
-            fn run(self, look: &LintContext<'_>, found: &mut CheckFindings) {
-                match self { $(Self::$name => $run(look, found),)* }
+            fn run(self, context: &LintContext<'_>, found: &mut CheckFindings) {
+                match self { $(Self::$name => $run(context, found),)* }
             }
         }
     };
@@ -161,7 +161,7 @@ checks! {
     BrokenOrder = "broken-order", Error, order::broken;
     /// A step with a jig that no worker has.
     UnknownJig = "unknown-jig", Error, runs::unknown_jig;
-    /// A step with a jig that is switched off.
+    /// A step with a jig that is turned off.
     InactiveJig = "inactive-jig", Error, runs::inactive_jig;
     /// A step whose timeout is 0.
     ZeroTimeout = "zero-timeout", Error, runs::zero_timeout;
@@ -228,13 +228,13 @@ pub fn errors(subject: &Subject<'_>) -> Vec<Finding> {
 fn run_checks(
     subject: &Subject<'_>,
     impact: Option<&Impact>,
-    wanted: impl Fn(LintCheck) -> bool,
+    is_selected: impl Fn(LintCheck) -> bool,
 ) -> Vec<Finding> {
-    let look = LintContext { subject, impact, members: OnceCell::new() };
+    let context = LintContext { subject, impact, members: OnceCell::new() };
     let mut findings = Vec::new();
-    for check in LintCheck::ALL.iter().copied().filter(|check| wanted(*check)) {
+    for check in LintCheck::ALL.iter().copied().filter(|check| is_selected(*check)) {
         let mut found = CheckFindings { check, findings: Vec::new(), more: 0 };
-        check.run(&look, &mut found);
+        check.run(&context, &mut found);
         found.close(&mut findings);
     }
     findings
@@ -311,22 +311,27 @@ struct CheckFindings {
 }
 
 impl CheckFindings {
-    fn add(&mut self, at: impl Into<String>, what: impl Into<String>, remedy: impl Into<String>) {
-        self.push(at.into(), None, what.into(), remedy.into());
+    fn add(
+        &mut self,
+        at: impl Into<String>,
+        problem: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        self.push(at.into(), None, problem.into(), remedy.into());
     }
 
     fn add_noderole(
         &mut self,
-        look: &LintContext<'_>,
+        context: &LintContext<'_>,
         place: (NodeId, &NoderoleKey),
-        what: impl Into<String>,
+        problem: impl Into<String>,
         remedy: impl Into<String>,
     ) {
         let (node, key) = place;
-        self.push(look.location(node, key), Some(key.id(node)), what.into(), remedy.into());
+        self.push(context.location(node, key), Some(key.id(node)), problem.into(), remedy.into());
     }
 
-    fn push(&mut self, at: String, noderole: Option<NoderoleId>, what: String, remedy: String) {
+    fn push(&mut self, at: String, noderole: Option<NoderoleId>, problem: String, remedy: String) {
         if self.findings.len() == MAX_FINDINGS_PER_CHECK {
             self.more += 1;
             return;
@@ -336,14 +341,14 @@ impl CheckFindings {
             level: self.check.level(),
             at,
             noderole,
-            what,
+            problem,
             remedy,
         });
     }
 
     fn close(mut self, all: &mut Vec<Finding>) {
         if let Some(last) = self.findings.last_mut().filter(|_| self.more > 0) {
-            last.what.push_str(&format!(" (and {} more like this)", self.more));
+            last.problem.push_str(&format!(" (and {} more like this)", self.more));
         }
         all.append(&mut self.findings);
     }

@@ -22,21 +22,21 @@ pub(super) fn broken(context: &LintContext<'_>, found: &mut CheckFindings) {
             let place = (step.node, &step.key);
             match rank(edge.parent) {
                 None => {
-                    let what = "The noderole waits for a noderole that will not exist";
+                    let problem = "The noderole waits for a noderole that will not exist";
                     found.add_noderole(
                         context,
                         place,
-                        what,
+                        problem,
                         "Keep that noderole, or also remove this one",
                     );
                 }
                 Some(parent) if parent >= step.rank => {
-                    let what =
+                    let problem =
                         "The noderole waits for one that comes after it, so the order has a cycle";
                     found.add_noderole(
                         context,
                         place,
-                        what,
+                        problem,
                         "Unbind it, then bind it again to recompute its order",
                     );
                 }
@@ -62,11 +62,11 @@ fn check_orphans(
         for (key, noderole) in &stored.doc.noderoles {
             let waits = noderole.parents.iter().any(|edge| removed.contains(&edge.parent));
             if waits && !written.contains(&key.id(*id)) {
-                let what = "The noderole waits for a noderole that will be removed";
+                let problem = "The noderole waits for a noderole that will be removed";
                 found.add_noderole(
                     context,
                     (*id, key),
-                    what,
+                    problem,
                     "Keep that noderole, or also remove this one",
                 );
             }
@@ -85,11 +85,11 @@ pub(super) fn contradicting_edges(context: &LintContext<'_>, found: &mut CheckFi
             };
             for below in ancestors(node, key) {
                 if role.preceeds.contains(&below.role) {
-                    let what =
+                    let problem =
                         format!("The role precedes {}, but the noderole waits for it", below.role);
                     let remedy = "Remove one of the two orders from the barclamp. Until then, only \
                                   the hard one applies";
-                    found.add_noderole(context, (node.id, key), what, remedy);
+                    found.add_noderole(context, (node.id, key), problem, remedy);
                 }
             }
         }

@@ -89,8 +89,13 @@ pub(super) fn unused_service(context: &LintContext<'_>, findings: &mut CheckFind
         }
     }
     for place in unused.into_values() {
-        let what = "The role is a service, but no noderole provides or uses it";
-        findings.add_noderole(context, place, what, "Bind a role that does, or remove the service");
+        let problem = "The role is a service, but no noderole provides or uses it";
+        findings.add_noderole(
+            context,
+            place,
+            problem,
+            "Bind a role that does, or remove the service",
+        );
     }
 }
 
@@ -110,7 +115,7 @@ pub(super) fn cluster_size(context: &LintContext<'_>, findings: &mut CheckFindin
     for (deployment, hash) in touched {
         let Some(role) = context.role(hash).filter(|role| role.flags.cluster) else { continue };
         let size = context.members().get(&(deployment, hash)).copied().unwrap_or(0);
-        let what = match size {
+        let problem = match size {
             0 => continue,
             1 => "The cluster has only one member, so it fails if that node fails".to_owned(),
             n if n % 2 == 0 => {
@@ -119,6 +124,6 @@ pub(super) fn cluster_size(context: &LintContext<'_>, findings: &mut CheckFindin
             _ => continue,
         };
         let at = format!("{} in {}", role.name, context.deployment(deployment));
-        findings.add(at, what, "Use an odd number of members, at least 3");
+        findings.add(at, problem, "Use an odd number of members, at least 3");
     }
 }

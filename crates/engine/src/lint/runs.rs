@@ -12,14 +12,14 @@ use crate::ids::JigName;
 pub(super) fn unknown_jig(context: &LintContext<'_>, findings: &mut CheckFindings) {
     for step in context.running() {
         if let JigClass::Other(class) = &step.jig_class {
-            let what = format!(
+            let problem = format!(
                 "The role uses jig {} of class {class}, which no worker supports",
                 step.jig
             );
             findings.add_noderole(
                 context,
                 (step.node, &step.key),
-                what,
+                problem,
                 "Use a role with a jig of a class that workers support",
             );
         }
@@ -37,15 +37,13 @@ pub(super) fn inactive_jig(context: &LintContext<'_>, findings: &mut CheckFindin
     };
     let inactive = |step: &&StepIntent| !step.immediate && !is_active(&step.jig);
     for step in context.running().filter(inactive) {
-        let what = format!(
-            "The role uses jig {}, which is switched off, so it would never start",
-            step.jig
-        );
+        let problem =
+            format!("The role uses jig {}, which is turned off, so it would never start", step.jig);
         findings.add_noderole(
             context,
             (step.node, &step.key),
-            what,
-            format!("Switch jig {} on first", step.jig),
+            problem,
+            format!("Turn jig {} on first", step.jig),
         );
     }
 }
@@ -72,11 +70,11 @@ pub(super) fn nothing_to_run(context: &LintContext<'_>, findings: &mut CheckFind
 
 pub(super) fn zero_timeout(context: &LintContext<'_>, findings: &mut CheckFindings) {
     for step in context.running().filter(|step| !step.immediate && step.run.timeout == 0) {
-        let what = "The role has a timeout of 0, so each run would be stopped when it starts";
+        let problem = "The role has a timeout of 0, so each run would be stopped when it starts";
         findings.add_noderole(
             context,
             (step.node, &step.key),
-            what,
+            problem,
             "Set the role's timeout to at least one second",
         );
     }
@@ -84,26 +82,27 @@ pub(super) fn zero_timeout(context: &LintContext<'_>, findings: &mut CheckFindin
 
 pub(super) fn destructive_rerun(context: &LintContext<'_>, findings: &mut CheckFindings) {
     for step in context.running().filter(|step| step.destructive) {
-        let why = match step.change {
+        let cause = match step.change {
             StepChange::Rerun(RerunCause::RoleChanged) => "because its role changed",
             StepChange::Rerun(RerunCause::DataChanged) => "because its data changed",
             _ => continue,
         };
         if reason(context.planned().effects, step).is_none() {
-            let what =
-                format!("The noderole would lose its data again {why}, but no edit requests this");
+            let problem = format!(
+                "The noderole would lose its data again {cause}, but no edit requests this"
+            );
             let remedy = format!(
                 "Add a re-run of {} with a reason, or keep its role and data unchanged",
                 step.key
             );
-            findings.add_noderole(context, (step.node, &step.key), what, remedy);
+            findings.add_noderole(context, (step.node, &step.key), problem, remedy);
         }
     }
 }
 
 pub(super) fn destructive_retries(context: &LintContext<'_>, findings: &mut CheckFindings) {
     for step in context.running().filter(|step| step.destructive && step.run.retries > 0) {
-        let what = format!(
+        let problem = format!(
             "The role can lose data, so its {} retries are ignored: a person decides after a \
              failure",
             step.run.retries
@@ -111,7 +110,7 @@ pub(super) fn destructive_retries(context: &LintContext<'_>, findings: &mut Chec
         findings.add_noderole(
             context,
             (step.node, &step.key),
-            what,
+            problem,
             "Set the role's retries to 0 to make this clear",
         );
     }
@@ -155,7 +154,7 @@ pub(super) fn simultaneous_restart(context: &LintContext<'_>, findings: &mut Che
 pub(super) fn stale_descendants(context: &LintContext<'_>, findings: &mut CheckFindings) {
     let Some(impact) = context.impact else { return };
     for group in impact.downstream.iter().filter(|group| group.on_input != OnInput::Rerun) {
-        let (count, what) = match group.in_use {
+        let (count, problem) = match group.in_use {
             Some(0) => continue,
             Some(active) => (active, "ACTIVE noderole"),
             None => (group.noderoles.count, "noderole"),
@@ -169,7 +168,7 @@ pub(super) fn stale_descendants(context: &LintContext<'_>, findings: &mut CheckF
         let names: Vec<String> = names.collect();
         findings.add(
             group.deployment.to_string(),
-            format!("{} {predicate} ({}, ...)", many(count, what), names.join(", ")),
+            format!("{} {predicate} ({}, ...)", many(count, problem), names.join(", ")),
             "Add re-runs of the noderoles that need the new input, or set `on-input: rerun`",
         );
     }
@@ -209,8 +208,8 @@ pub(super) fn limit_too_high(context: &LintContext<'_>, findings: &mut CheckFind
         }
     }
     for ((deployment, concurrency_group), limit) in concurrency_groups {
-        let here = context.members().iter().filter(|((place, _), _)| *place == deployment);
-        let sharing = here.filter(|((_, role), _)| {
+        let members = context.members().iter().filter(|((place, _), _)| *place == deployment);
+        let sharing = members.filter(|((_, role), _)| {
             context.role(*role).is_some_and(|role| role.concurrency_group().0 == concurrency_group)
         });
         let nodes: usize = sharing.map(|(_, count)| count).sum();

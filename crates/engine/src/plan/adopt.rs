@@ -11,7 +11,8 @@
 //! follow the `preceeds` of the new contents.
 //!
 //! A deployment that moves below another parent adopts all versions that it inherits there at once.
-//! A parent of a noderole then also needs to be in the same deployment, above it or on the same node.
+//! A parent of a noderole then also needs to be in the same deployment, above it or on the same
+//! node.
 //!
 //! A deployment that unpins its version inherits the version of an ancestor and adopts it in the
 //! same way. If no ancestor pins the barclamp, it goes out of use, so none of its roles may be in
@@ -52,9 +53,9 @@ impl Draft<'_> {
         edit: u32,
     ) -> Result<(), EditError> {
         let seeing = self.seeing(at, barclamp);
-        let anew = self.repin_outdated(at, barclamp, &seeing)?;
-        let touched = self.touched_by(&seeing, &anew);
-        self.replan(&touched, &anew, edit)
+        let repinned = self.repin_outdated(at, barclamp, &seeing)?;
+        let touched = self.touched_by(&seeing, &repinned);
+        self.replan(&touched, &repinned, edit)
     }
 
     /// Applies the versions that a moved deployment inherits now, and replaces parents that are no
@@ -68,15 +69,31 @@ impl Draft<'_> {
     ) -> Result<(), EditError> {
         let now = self.visible_versions(at)?;
         let names: BTreeSet<&BarclampName> = before.keys().chain(now.keys()).collect();
-        let mut anew = BTreeSet::new();
+        let mut repinned = BTreeSet::new();
         for barclamp in names.into_iter().filter(|name| before.get(*name) != now.get(*name)) {
-            anew.extend(self.repin_outdated(at, barclamp, &self.seeing(at, barclamp))?);
+            let result = self.repin_outdated(at, barclamp, &self.seeing(at, barclamp));
+            repinned.extend(result.map_err(|error| self.after_move(at, error))?);
         }
-        let touched = self.touched_by(subtree, &anew);
+        let touched = self.touched_by(subtree, &repinned);
         for (_, id) in &touched {
             self.check_bound_above(at, *id)?;
         }
-        self.replan(&touched, &anew, edit)
+        self.replan(&touched, &repinned, edit)
+    }
+
+    /// An error of a move. It names the new ancestors, because the old ones may use the barclamp.
+    fn after_move(&self, moved: DeploymentId, error: EditError) -> EditError {
+        let EditError::OutOfUse { barclamp, at, deployment, role } = error else { return error };
+        let above = self.chain(moved).into_iter().skip(1).map(|id| self.deployment_name(id));
+        let above: Vec<String> = above.collect();
+        EditError::OutOfUseAbove {
+            barclamp,
+            moved: at,
+            parent: above.first().cloned().unwrap_or_default(),
+            above,
+            deployment,
+            role,
+        }
     }
 
     /// Whether a required role is on the node that runs it, such as a service on the phantom node.
@@ -117,11 +134,11 @@ impl Draft<'_> {
     fn replan(
         &mut self,
         touched: &BTreeSet<(u32, NoderoleId)>,
-        anew: &BTreeSet<NoderoleId>,
+        repinned: &BTreeSet<NoderoleId>,
         edit: u32,
     ) -> Result<(), EditError> {
         for (_, id) in touched {
-            self.recompute_parents(*id, anew.contains(id), edit)?;
+            self.recompute_parents(*id, repinned.contains(id), edit)?;
         }
         for (_, id) in touched {
             self.link_predecessors(*id)?;
@@ -164,7 +181,7 @@ impl Draft<'_> {
     fn touched_by(
         &self,
         seeing: &BTreeSet<DeploymentId>,
-        anew: &BTreeSet<NoderoleId>,
+        repinned: &BTreeSet<NoderoleId>,
     ) -> BTreeSet<(u32, NoderoleId)> {
         let mut touched = BTreeSet::new();
         for (node, carrier) in self.nodes() {
@@ -174,14 +191,14 @@ impl Draft<'_> {
                 .filter(|(_, noderole)| seeing.contains(&noderole.deployment));
             touched.extend(seen.map(|(key, noderole)| (noderole.rank, key.id(node))));
         }
-        let beside = |id: NoderoleId| {
+        let preceded = |id: NoderoleId| {
             let node = self.noderole(id).map(|(node, _, _)| node);
             let later = self.role_of(id).into_iter().flat_map(|role| &role.preceeds);
             later.filter_map(move |later| Some(NoderoleKey::first(later.clone()).id(node?)))
         };
-        let children = anew.iter().flat_map(|id| self.children(*id)).map(|(child, _)| child);
-        let elsewhere = children.chain(anew.iter().flat_map(|id| beside(*id)));
-        touched.extend(elsewhere.filter_map(|id| Some((self.noderole(id)?.2.rank, id))));
+        let children = repinned.iter().flat_map(|id| self.children(*id)).map(|(child, _)| child);
+        let other = children.chain(repinned.iter().flat_map(|id| preceded(*id)));
+        touched.extend(other.filter_map(|id| Some((self.noderole(id)?.2.rank, id))));
         touched
     }
 
@@ -265,7 +282,7 @@ impl Draft<'_> {
     fn recompute_parents(
         &mut self,
         id: NoderoleId,
-        anew: bool,
+        is_repinned: bool,
         edit: u32,
     ) -> Result<(), EditError> {
         let catalog = self.catalog;
@@ -275,8 +292,8 @@ impl Draft<'_> {
             return Ok(());
         }
         let (deployment, old) = (noderole.deployment, noderole.parents.clone());
-        let mut way = BindingPath { deployment, edit, path: vec![key.role.clone()] };
-        if anew {
+        let mut binding = BindingPath { deployment, edit, path: vec![key.role.clone()] };
+        if is_repinned {
             self.check_bindable(deployment, role)?;
             self.check_conflicts(node, role)?;
         }
@@ -286,11 +303,11 @@ impl Draft<'_> {
             EdgeKind::Soft => self.is_ordered(edge.parent, id),
         };
         let mut parents: BTreeSet<EdgeDoc> = old.iter().filter(stays).copied().collect();
-        for wanted in self.parent_names(deployment, role)? {
-            let parent = match self.current_parent(node, deployment, &old, &wanted)? {
+        for required in self.parent_names(deployment, role)? {
+            let parent = match self.current_parent(node, deployment, &old, &required)? {
                 Some(parent) => parent,
                 None => {
-                    let found = self.parent(&mut way, node, role, &wanted)?;
+                    let found = self.parent(&mut binding, node, role, &required)?;
                     self.effective_parent(found)
                 }
             };
@@ -320,16 +337,16 @@ impl Draft<'_> {
         node: NodeId,
         deployment: DeploymentId,
         old: &[EdgeDoc],
-        wanted: &RoleName,
+        required: &RoleName,
     ) -> Result<Option<NoderoleId>, EditError> {
-        if self.is_implicit(deployment, wanted)? {
+        if self.is_implicit(deployment, required)? {
             return Ok(None);
         }
         let above = &self.visible_catalog(deployment)?.chain;
         let mut hard =
             old.iter().filter(|edge| edge.kind == EdgeKind::Hard).map(|edge| edge.parent);
         Ok(hard.find(|parent| {
-            self.serves(*parent, wanted) && self.is_near_or_above(*parent, node, above)
+            self.serves(*parent, required) && self.is_near_or_above(*parent, node, above)
         }))
     }
 

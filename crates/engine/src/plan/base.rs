@@ -3,8 +3,8 @@
 //! A review is valid only while the state that its plan read is unchanged. A plan for a deployment
 //! reads the deployment, its ancestors and its descendants. The ancestors provide parents and
 //! barclamps. Each deployment records the number of the target that last changed it. A review
-//! stores these numbers, and a commit inside them voids it. A commit in a sibling does not. A commit
-//! in an ancestor voids it only if it changed something that the review reads there (see
+//! stores these numbers, and a commit inside them voids it. A commit in a sibling does not. A
+//! commit in an ancestor voids it only if it changed something that the review reads there (see
 //! [`super::reads`]).
 //!
 //! A deployment counts as changed in these cases:
@@ -51,7 +51,7 @@ impl From<DeploymentId> for Scope {
 }
 
 /// The node's deployment and its ancestors; empty if the node is gone.
-fn around(skeleton: &Skeleton, node: NodeId) -> Vec<DeploymentId> {
+fn deployment_and_ancestors(skeleton: &Skeleton, node: NodeId) -> Vec<DeploymentId> {
     skeleton.nodes.get(&node).map(|node| skeleton.chain(node.deployment)).unwrap_or_default()
 }
 
@@ -72,7 +72,7 @@ pub fn base(
             base.extend(skeleton.chain(deployment));
             base.extend(subtree(skeleton, deployment));
         }
-        Scope::Node(node) => base.extend(around(skeleton, node)),
+        Scope::Node(node) => base.extend(deployment_and_ancestors(skeleton, node)),
     }
     for moved in &effects.moved {
         base.extend(skeleton.chain(moved.from));
@@ -186,7 +186,7 @@ pub fn beyond(
     let requested = effects
         .bound
         .iter()
-        .find(|e| e.node != only && matches!(e.why, EffectCause::Requested { .. }));
+        .find(|e| e.node != only && matches!(e.cause, EffectCause::Requested { .. }));
     if let Some(Bound { noderole, deployment, .. }) = requested {
         return Some(ScopeViolation::Service {
             role: noderole.role.clone(),
@@ -209,7 +209,8 @@ fn on_node(skeleton: &Skeleton, only: NodeId, edit: &Edit) -> bool {
         Written::Deployment(deployment) => Some(deployment),
         _ => None,
     };
-    edit.node() == Some(only) && deployment.is_none_or(|id| around(skeleton, only).contains(&id))
+    edit.node() == Some(only)
+        && deployment.is_none_or(|id| deployment_and_ancestors(skeleton, only).contains(&id))
 }
 
 /// Checks edit by edit whether a proposal's scope covers it. A deployment scope covers edits that

@@ -32,37 +32,13 @@ use std::collections::BTreeSet;
 
 use super::draft::Draft;
 use super::effects::EffectCause;
+use super::limits::MAX_DEPTH;
 use super::refusal::EditError;
-use super::resolve::nearest;
 use crate::canonical::Hash;
 use crate::catalog::{JigClass, Role};
 use crate::cluster::{EdgeDoc, EdgeKind, NoderoleKey, SkeletonNode};
 use crate::ids::{DeploymentId, NodeId, NoderoleId, RoleName};
-
-/// Maximum length of a chain of roles that add one another.
-pub const MAX_DEPTH: usize = 64;
-
-/// Rules that differ between OpenCrowbar's versions. The default is the latest version, with all
-/// rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rules {
-    /// Roles that own wanted attributes become parents.
-    pub wants_attribs_make_parents: bool,
-    /// Service roles are bound to the phantom node of their deployment.
-    pub service_roles_to_phantom: bool,
-    /// `preceeds` adds soft edges.
-    pub preceeds_soft_edges: bool,
-}
-
-impl Default for Rules {
-    fn default() -> Self {
-        Self {
-            wants_attribs_make_parents: true,
-            service_roles_to_phantom: true,
-            preceeds_soft_edges: true,
-        }
-    }
-}
+use crate::suggestion::nearest;
 
 /// A binding in progress: its deployment, its edit, and the chain of roles that led to it.
 pub(super) struct BindingPath {
@@ -180,20 +156,20 @@ impl Draft<'_> {
         role: &Role,
     ) -> Result<Vec<RoleName>, EditError> {
         let visible_catalog = self.visible_catalog(deployment)?;
-        let mut wanted = role.requires.clone();
-        wanted.extend(visible_catalog.clients.get(&role.jig).into_iter().flatten().cloned());
+        let mut required = role.requires.clone();
+        required.extend(visible_catalog.clients.get(&role.jig).into_iter().flatten().cloned());
         if self.rules.wants_attribs_make_parents {
-            wanted.extend(
+            required.extend(
                 role.wants.iter().filter_map(|attrib| visible_catalog.owners.get(attrib)).cloned(),
             );
         }
         let mut seen = BTreeSet::from([role.name.clone()]);
-        wanted.retain(|name| seen.insert(name.clone()));
-        Ok(wanted)
+        required.retain(|name| seen.insert(name.clone()));
+        Ok(required)
     }
 
-    /// Binds the role of an edit to its node. If the deployment has bound it there already, this only
-    /// marks the noderole as requested.
+    /// Binds the role of an edit to its node. If the deployment has bound it there already, this
+    /// only marks the noderole as requested.
     pub fn bind(
         &mut self,
         deployment: DeploymentId,
@@ -205,12 +181,12 @@ impl Draft<'_> {
         let is_own_phantom = self.deployment(deployment)?.phantom == node;
         let found = self.node(node)?;
         if found.phantom && !is_own_phantom {
-            return Err(EditError::Phantom(found.fqdn.clone()));
+            return Err(EditError::Phantom(self.full_name(found)));
         }
         let moves = self.requires_move(found, deployment)?;
         let content = self.visible_role(deployment, role)?;
         if found.phantom && !self.catalog.role(content)?.flags.service {
-            return Err(EditError::Phantom(found.fqdn.clone()));
+            return Err(EditError::Phantom(self.full_name(found)));
         }
         let stands_on = self.running_node(deployment, node, content)?;
         let carrier = self.node(stands_on)?;
@@ -234,8 +210,8 @@ impl Draft<'_> {
                 EffectCause::Required { edit: seq, by: role.clone(), implicit: false },
             )?;
         }
-        let mut way = BindingPath { deployment, edit: seq, path: Vec::new() };
-        self.grow(&mut way, node, content, EffectCause::Requested { edit: seq })?;
+        let mut binding = BindingPath { deployment, edit: seq, path: Vec::new() };
+        self.bind_with_parents(&mut binding, node, content, EffectCause::Requested { edit: seq })?;
         Ok(())
     }
 
@@ -272,51 +248,51 @@ impl Draft<'_> {
     }
 
     /// Creates one noderole and all that it requires.
-    fn grow(
+    fn bind_with_parents(
         &mut self,
-        way: &mut BindingPath,
+        binding: &mut BindingPath,
         node: NodeId,
         content: Hash,
-        why: EffectCause,
+        cause: EffectCause,
     ) -> Result<NoderoleId, EditError> {
         self.count_considered();
         let catalog = self.catalog;
         let role = &**catalog.role(content)?;
-        let node = self.running_node(way.deployment, node, content)?;
+        let node = self.running_node(binding.deployment, node, content)?;
         let key = NoderoleKey::first(role.name.clone());
         if self.node(node)?.noderoles.contains_key(&key) {
             return Ok(key.id(node));
         }
-        if let Some(start) = way.path.iter().position(|r| *r == role.name) {
-            let mut cycle = way.path[start..].to_vec();
+        if let Some(start) = binding.path.iter().position(|r| *r == role.name) {
+            let mut cycle = binding.path[start..].to_vec();
             cycle.push(role.name.clone());
             return Err(EditError::Cycle(cycle));
         }
-        if way.path.len() >= MAX_DEPTH {
-            return Err(EditError::TooDeep(way.path.first().unwrap_or(&role.name).clone()));
+        if binding.path.len() >= MAX_DEPTH {
+            return Err(EditError::TooDeep(binding.path.first().unwrap_or(&role.name).clone()));
         }
-        self.check_bindable(way.deployment, role)?;
+        self.check_bindable(binding.deployment, role)?;
         self.check_conflicts(node, role)?;
 
-        way.path.push(role.name.clone());
+        binding.path.push(role.name.clone());
         let before = self.mark();
         let mut parents = BTreeSet::new();
-        for wanted in self.parent_names(way.deployment, role)? {
-            let parent = self.parent(way, node, role, &wanted)?;
+        for required in self.parent_names(binding.deployment, role)? {
+            let parent = self.parent(binding, node, role, &required)?;
             parents.insert(EdgeDoc { parent: self.effective_parent(parent), kind: EdgeKind::Hard });
         }
-        way.path.pop();
+        binding.path.pop();
         // A parent may have added a provider that conflicts with this role.
         if self.added_since(before).next().is_some() {
             self.check_conflicts(node, role)?;
         }
 
-        if !self.deployment(way.deployment)?.roles.contains_key(&role.name) {
-            self.add_role(way.deployment, &role.name, content, why.clone())?;
+        if !self.deployment(binding.deployment)?.roles.contains_key(&role.name) {
+            self.add_role(binding.deployment, &role.name, content, cause.clone())?;
         }
-        let id = self.put(node, key, way.deployment, content, parents, why)?;
+        let id = self.put(node, key, binding.deployment, content, parents, cause)?;
         if role.flags.cluster {
-            self.gather(way, id, content, role)?;
+            self.add_cluster_member(binding, id, content, role)?;
         }
         if self.rules.preceeds_soft_edges {
             self.link_soft_edges(id, role)?;
@@ -324,33 +300,36 @@ impl Draft<'_> {
         Ok(id)
     }
 
-    /// The noderole that satisfies a wanted name of a role on a node. Binds a new one if necessary.
+    /// The noderole that satisfies a required name of a role on a node. Binds a new one if
+    /// necessary.
     pub fn parent(
         &mut self,
-        way: &mut BindingPath,
+        binding: &mut BindingPath,
         node: NodeId,
         child: &Role,
-        wanted: &RoleName,
+        required: &RoleName,
     ) -> Result<NoderoleId, EditError> {
-        let content = self.required_content(way.deployment, wanted)?;
-        let implicit = self.is_implicit(way.deployment, wanted)?;
-        if let Some(found) = self.serving(way.deployment, node, wanted, implicit, &|_| true)? {
+        let content = self.required_content(binding.deployment, required)?;
+        let implicit = self.is_implicit(binding.deployment, required)?;
+        if let Some(found) =
+            self.serving(binding.deployment, node, required, implicit, &|_| true)?
+        {
             return Ok(found);
         }
         let content = match content {
             Some(content) => content,
-            None => return Err(self.unresolved(way.deployment, child, wanted)?),
+            None => return Err(self.unresolved(binding.deployment, child, required)?),
         };
-        let why = EffectCause::Required { edit: way.edit, by: child.name.clone(), implicit };
-        let found = self.grow(way, node, content, why)?;
+        let cause = EffectCause::Required { edit: binding.edit, by: child.name.clone(), implicit };
+        let found = self.bind_with_parents(binding, node, content, cause)?;
         // A node has a role only once. It may be bound there by a deployment with another version.
         match self.noderole(found) {
             Some((place, key, noderole))
-                if !self.catalog.role(noderole.role)?.satisfies(wanted) =>
+                if !self.catalog.role(noderole.role)?.satisfies(required) =>
             {
                 Err(EditError::ServedByOtherVersion {
                     role: child.name.clone(),
-                    requires: wanted.clone(),
+                    requires: required.clone(),
                     provider: key.role.clone(),
                     node: self.node(place)?.fqdn.clone(),
                     deployment: self.deployment_name(noderole.deployment),
@@ -360,23 +339,23 @@ impl Draft<'_> {
         }
     }
 
-    /// An existing noderole that satisfies a wanted name: on the node, or, unless implicit, in the
-    /// deployment and its ancestors.
+    /// An existing noderole that satisfies a required name: on the node, or, unless implicit, in
+    /// the deployment and its ancestors.
     pub fn serving(
         &self,
         deployment: DeploymentId,
         node: NodeId,
-        wanted: &RoleName,
+        required: &RoleName,
         implicit: bool,
         fits: &dyn Fn(NoderoleId) -> bool,
     ) -> Result<Option<NoderoleId>, EditError> {
-        let carried = &self.node(node)?.noderoles;
-        let own = NoderoleKey::first(wanted.clone());
-        if carried.contains_key(&own) && fits(own.id(node)) {
+        let noderoles = &self.node(node)?.noderoles;
+        let own = NoderoleKey::first(required.clone());
+        if noderoles.contains_key(&own) && fits(own.id(node)) {
             return Ok(Some(own.id(node)));
         }
-        for (key, noderole) in carried {
-            if self.catalog.role(noderole.role)?.satisfies(wanted) && fits(key.id(node)) {
+        for (key, noderole) in noderoles {
+            if self.catalog.role(noderole.role)?.satisfies(required) && fits(key.id(node)) {
                 return Ok(Some(key.id(node)));
             }
         }
@@ -387,7 +366,7 @@ impl Draft<'_> {
         Ok(visible_catalog
             .chain
             .iter()
-            .find_map(|id| self.answering(*id, wanted).find(|found| fits(*found))))
+            .find_map(|id| self.candidates(*id, required).find(|found| fits(*found))))
     }
 
     /// Another noderole that satisfies every name for which the child waits for `parent`, and that
@@ -403,10 +382,10 @@ impl Draft<'_> {
             return Ok(None);
         };
         let deployment = noderole.deployment;
-        let mut wanted = self.parent_names(deployment, role)?;
-        wanted.retain(|name| self.serves(parent, name));
+        let mut required = self.parent_names(deployment, role)?;
+        required.retain(|name| self.serves(parent, name));
         let mut found = BTreeSet::new();
-        for name in &wanted {
+        for name in &required {
             let implicit = self.is_implicit(deployment, name)?;
             let is_acyclic = |other: NoderoleId| {
                 fits(other) && !self.waits_for(self.effective_parent(other), child)
@@ -419,22 +398,22 @@ impl Draft<'_> {
         Ok((!found.is_empty()).then_some(found))
     }
 
-    /// Whether a noderole satisfies a wanted name. A barrier does so through its members.
-    pub fn serves(&self, parent: NoderoleId, wanted: &RoleName) -> bool {
-        self.role_of(parent).is_some_and(|role| role.satisfies(wanted))
-            || self.has_member_providing(parent, wanted)
+    /// Whether a noderole satisfies a required name. A barrier does so through its members.
+    pub fn serves(&self, parent: NoderoleId, required: &RoleName) -> bool {
+        self.role_of(parent).is_some_and(|role| role.satisfies(required))
+            || self.has_member_providing(parent, required)
     }
 
-    fn has_member_providing(&self, barrier: NoderoleId, wanted: &RoleName) -> bool {
+    fn has_member_providing(&self, barrier: NoderoleId, required: &RoleName) -> bool {
         let Some(gathered) = self.role_of(barrier).and_then(|role| role.gathers.as_ref()) else {
             return false;
         };
         let members =
             self.noderole(barrier).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
-        gathered == wanted
+        gathered == required
             || members
                 .iter()
-                .any(|m| self.role_of(m.parent).is_some_and(|role| role.satisfies(wanted)))
+                .any(|m| self.role_of(m.parent).is_some_and(|role| role.satisfies(required)))
     }
 
     /// The parent for children of this noderole: its cluster's barrier, or the noderole itself.
@@ -453,9 +432,9 @@ impl Draft<'_> {
 
     /// Adds a new cluster member as a parent of the cluster's barrier. The first member creates the
     /// barrier.
-    fn gather(
+    fn add_cluster_member(
         &mut self,
-        way: &BindingPath,
+        binding: &BindingPath,
         member: NoderoleId,
         content: Hash,
         role: &Role,
@@ -463,18 +442,19 @@ impl Draft<'_> {
         if let Some(barrier) = self.barrier_of(member) {
             return self.link(member, barrier, EdgeKind::Hard);
         }
-        let phantom = self.deployment(way.deployment)?.phantom;
+        let phantom = self.deployment(binding.deployment)?.phantom;
         let missing = crate::catalog::CatalogError::Missing { kind: "role", hash: content };
         let barrier = self.catalog.barrier(content).ok_or(missing)?;
         let parents = BTreeSet::from([EdgeDoc { parent: member, kind: EdgeKind::Hard }]);
-        let why = EffectCause::Required { edit: way.edit, by: role.name.clone(), implicit: true };
+        let cause =
+            EffectCause::Required { edit: binding.edit, by: role.name.clone(), implicit: true };
         self.put(
             phantom,
             NoderoleKey::first(role.name.barrier()),
-            way.deployment,
+            binding.deployment,
             barrier,
             parents,
-            why,
+            cause,
         )?;
         Ok(())
     }
@@ -518,12 +498,12 @@ impl Draft<'_> {
             self.role_of(id).is_some_and(|found| found.name == *name)
         };
         if self
-            .answering(noderole.deployment, &role.name)
+            .candidates(noderole.deployment, &role.name)
             .any(|other| other != new && is_of(other, &role.name))
         {
             return successors;
         }
-        let elsewhere = self.answering(noderole.deployment, later).filter(|id| {
+        let elsewhere = self.candidates(noderole.deployment, later).filter(|id| {
             let implicit = self.role_of(*id).is_some_and(|found| found.flags.implicit);
             *id != own && is_of(*id, later) && !implicit && !self.waits_for_role(*id, &role.name)
         });
@@ -555,7 +535,7 @@ impl Draft<'_> {
         if role.flags.implicit || self.waits_for_role(later, earlier) {
             return None;
         }
-        self.answering(noderole.deployment, earlier).find(precedes)
+        self.candidates(noderole.deployment, earlier).find(precedes)
     }
 
     fn waits_for_role(&self, child: NoderoleId, role: &RoleName) -> bool {
@@ -594,7 +574,7 @@ impl Draft<'_> {
 
     pub fn check_bindable(&self, deployment: DeploymentId, role: &Role) -> Result<(), EditError> {
         if role.gathers.is_some() {
-            return Err(EditError::BarrierByHand(role.name.clone()));
+            return Err(EditError::BarrierIsAutomatic(role.name.clone()));
         }
         if role.flags.is_abstract {
             let providers = self
@@ -633,7 +613,7 @@ impl Draft<'_> {
             if other.name != role.name
                 && let Some(name) = role.names().find(|name| other.satisfies(name))
             {
-                return Err(EditError::ProvidedTwice {
+                return Err(EditError::NameAlreadyProvided {
                     role: role.name.clone(),
                     with: other.name.clone(),
                     name: name.clone(),

@@ -21,19 +21,19 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use super::bind::Rules;
-use super::clash::SideEffects;
 use super::effects::{
     BarclampUse, Bound, DeploymentMove, EffectCause, Effects, ExpungedNode, NewDeployment, NewRole,
     NodeMove, Refusal, RemovedDeployment, RemovedNoderole, RemovedRole, RewiredNoderole,
     RoleContentChange, Set, UnpinnedBarclamp, in_order,
 };
 use super::refusal::EditError;
+use super::rules::Rules;
+use super::side_effects::SideEffects;
 use super::visible_catalog::VisibleCatalog;
 use crate::canonical::Hash;
 use crate::catalog::{Catalog, Role, visible_barclamps};
 use crate::cluster::phantom;
-use crate::cluster::skeleton::Answer;
+use crate::cluster::skeleton::Candidate;
 use crate::cluster::{
     EdgeDoc, EdgeKind, NoderoleKey, Skeleton, SkeletonDeployment, SkeletonNode, SkeletonNoderole,
 };
@@ -51,11 +51,11 @@ pub(super) struct Draft<'a> {
     nodes: BTreeMap<NodeId, Option<SkeletonNode>>,
     journal: Vec<JournalEntry>,
     /// Nodes already in the journal for the current edit.
-    kept: BTreeSet<NodeId>,
+    journaled: BTreeSet<NodeId>,
     /// Nesting depth of edits and trials in progress. The journal is needed while it is above 0.
     depth: usize,
-    looked_at: u64,
-    answering: BTreeMap<(DeploymentId, RoleName), BTreeSet<Answer>>,
+    considered: u64,
+    candidates: BTreeMap<(DeploymentId, RoleName), BTreeSet<Candidate>>,
     places: BTreeMap<NoderoleId, (NodeId, NoderoleKey)>,
     children: BTreeMap<NoderoleId, BTreeSet<NoderoleId>>,
     visible_catalogs: RefCell<BTreeMap<DeploymentId, Rc<VisibleCatalog>>>,
@@ -118,10 +118,10 @@ impl<'a> Draft<'a> {
             deployments: BTreeMap::new(),
             nodes: BTreeMap::new(),
             journal: Vec::new(),
-            kept: BTreeSet::new(),
+            journaled: BTreeSet::new(),
             depth: 0,
-            looked_at: 0,
-            answering: BTreeMap::new(),
+            considered: 0,
+            candidates: BTreeMap::new(),
             places: BTreeMap::new(),
             children: BTreeMap::new(),
             visible_catalogs: RefCell::default(),
@@ -132,26 +132,29 @@ impl<'a> Draft<'a> {
     }
 
     /// Runs an edit and rolls it back if it fails.
-    pub fn whole<E>(&mut self, edit: impl FnOnce(&mut Self) -> Result<(), E>) -> Result<(), E> {
+    pub fn apply_or_roll_back<E>(
+        &mut self,
+        edit: impl FnOnce(&mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
         self.within(edit, Result::is_err)
     }
 
     /// Runs a trial and always rolls it back.
-    pub fn tried<T>(&mut self, what: impl FnOnce(&mut Self) -> T) -> T {
-        self.within(what, |_| true)
+    pub fn run_trial<T>(&mut self, operation: impl FnOnce(&mut Self) -> T) -> T {
+        self.within(operation, |_| true)
     }
 
     fn within<T>(
         &mut self,
-        what: impl FnOnce(&mut Self) -> T,
+        operation: impl FnOnce(&mut Self) -> T,
         is_reverted: impl FnOnce(&T) -> bool,
     ) -> T {
-        let (mark, kept) = (self.journal.len(), std::mem::take(&mut self.kept));
+        let (mark, journaled) = (self.journal.len(), std::mem::take(&mut self.journaled));
         self.depth += 1;
-        let done = what(self);
+        let done = operation(self);
         self.depth -= 1;
         // A node may be in the journal twice then. Rollback restores the older state last.
-        self.kept = kept;
+        self.journaled = journaled;
         if is_reverted(&done) {
             self.roll_back(mark);
         } else if self.depth == 0 {
@@ -165,7 +168,8 @@ impl<'a> Draft<'a> {
             match former {
                 JournalEntry::Deployment { id, was, affects_visibility } => {
                     restore_entry(&mut self.deployments, id, was);
-                    // Rebuilding all visible catalogs after every rollback would cost more than the edits.
+                    // Rebuilding all visible catalogs after every rollback would cost more than the
+                    // edits.
                     if affects_visibility {
                         self.visible_catalogs.get_mut().clear();
                     }
@@ -204,16 +208,16 @@ impl<'a> Draft<'a> {
     /// Number of roles considered for binding so far, including refused and rolled-back ones. A
     /// measure of the work done.
     pub fn considered_count(&self) -> u64 {
-        self.looked_at
+        self.considered
     }
 
     pub fn count_considered(&mut self) {
-        self.looked_at += 1;
+        self.considered += 1;
     }
 
     /// Why an edit bound a noderole.
     pub fn bind_origin(&self, id: NoderoleId) -> Option<&EffectCause> {
-        self.reasons.bound.get(&id).map(|(_, why)| why)
+        self.reasons.bound.get(&id).map(|(_, cause)| cause)
     }
 
     // Lookups read the overlay first, then the skeleton.
@@ -241,10 +245,10 @@ impl<'a> Draft<'a> {
     }
 
     pub fn deployments(&self) -> impl Iterator<Item = (DeploymentId, &SkeletonDeployment)> {
-        let kept =
+        let unchanged =
             self.skeleton.deployments.iter().filter(|(id, _)| !self.deployments.contains_key(id));
         let overlay = self.deployments.iter().filter_map(|(id, d)| Some((id, d.as_ref()?)));
-        kept.chain(overlay).map(|(id, d)| (*id, d))
+        unchanged.chain(overlay).map(|(id, d)| (*id, d))
     }
 
     /// The root deployment.
@@ -261,9 +265,9 @@ impl<'a> Draft<'a> {
     }
 
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &SkeletonNode)> {
-        let kept = self.skeleton.nodes.iter().filter(|(id, _)| !self.nodes.contains_key(id));
+        let unchanged = self.skeleton.nodes.iter().filter(|(id, _)| !self.nodes.contains_key(id));
         let overlay = self.nodes.iter().filter_map(|(id, n)| Some((id, n.as_ref()?)));
-        kept.chain(overlay).map(|(id, n)| (*id, n))
+        unchanged.chain(overlay).map(|(id, n)| (*id, n))
     }
 
     pub fn noderole_on(
@@ -307,6 +311,12 @@ impl<'a> Draft<'a> {
             .into_owned()
     }
 
+    /// The name of a node in commands: a machine's full name, or `phantom:web`.
+    pub fn full_name(&self, node: &SkeletonNode) -> String {
+        phantom::name(&node.fqdn, |id| self.deployment(id).ok().map(|d| d.name.to_string()))
+            .into_owned()
+    }
+
     /// A deployment and its ancestors, nearest first.
     pub fn chain(&self, id: DeploymentId) -> Vec<DeploymentId> {
         let mut chain = Vec::new();
@@ -331,20 +341,23 @@ impl<'a> Draft<'a> {
         if let Some(known) = self.visible_catalogs.borrow().get(&id) {
             return Ok(Rc::clone(known));
         }
-        let visible_catalog = Rc::new(VisibleCatalog::of(self, id)?);
+        let chain = self.chain(id);
+        let pins: Result<Vec<_>, EditError> =
+            chain.iter().map(|id| self.deployment(*id).map(|found| &found.barclamps)).collect();
+        let visible_catalog = Rc::new(VisibleCatalog::of(self.catalog, chain, pins?)?);
         self.visible_catalogs.borrow_mut().insert(id, Rc::clone(&visible_catalog));
         Ok(visible_catalog)
     }
 
     /// The noderoles of a deployment that answer to a name, preferred first.
-    pub fn answering(
+    pub fn candidates(
         &self,
         deployment: DeploymentId,
         name: &RoleName,
     ) -> impl Iterator<Item = NoderoleId> {
         let mut new =
-            self.answering.get(&(deployment, name.clone())).into_iter().flatten().peekable();
-        let mut old = self.skeleton.answering(deployment, name).peekable();
+            self.candidates.get(&(deployment, name.clone())).into_iter().flatten().peekable();
+        let mut old = self.skeleton.candidates(deployment, name).peekable();
         let merged = std::iter::from_fn(move || match (new.peek(), old.peek()) {
             (Some(a), Some(b)) if a <= b => {
                 // A noderole that was removed and bound again is in both.
@@ -415,15 +428,15 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn keep(&mut self, id: NodeId) {
-        if self.kept.insert(id) {
+    fn journal_node(&mut self, id: NodeId) {
+        if self.journaled.insert(id) {
             self.journal.push(JournalEntry::Node(id, self.nodes.get(&id).cloned()));
         }
     }
 
     fn node_mut(&mut self, id: NodeId) -> Result<&mut SkeletonNode, EditError> {
         self.node(id)?;
-        self.keep(id);
+        self.journal_node(id);
         let was = self.skeleton.nodes.get(&id);
         let overlay = self.nodes.entry(id).or_insert_with(|| was.cloned());
         overlay.as_mut().ok_or(EditError::UnknownNode(id))
@@ -443,29 +456,29 @@ impl<'a> Draft<'a> {
             fqdn: new.phantom_fqdn,
             deployment: new.id,
             phantom: true,
-            bare: false,
+            record_only: false,
             noderoles: BTreeMap::new(),
         };
         self.journal_deployment(new.id, true);
-        self.keep(new.phantom);
+        self.journal_node(new.phantom);
         self.deployments.insert(new.id, Some(deployment));
         self.nodes.insert(new.phantom, Some(phantom));
         let at = self.reasons.next();
-        self.reasons.deployments.insert(new.id, (at, new.why));
+        self.reasons.deployments.insert(new.id, (at, new.cause));
     }
 
     pub fn remove_deployment(
         &mut self,
         id: DeploymentId,
-        why: EffectCause,
+        cause: EffectCause,
     ) -> Result<(), EditError> {
         let phantom = self.deployment(id)?.phantom;
         self.journal_deployment(id, true);
-        self.keep(phantom);
+        self.journal_node(phantom);
         self.deployments.insert(id, None);
         self.nodes.insert(phantom, None);
         let at = self.reasons.next();
-        self.reasons.removed_deployments.insert(id, (at, why));
+        self.reasons.removed_deployments.insert(id, (at, cause));
         Ok(())
     }
 
@@ -474,11 +487,11 @@ impl<'a> Draft<'a> {
         &mut self,
         id: DeploymentId,
         to: DeploymentId,
-        why: EffectCause,
+        cause: EffectCause,
     ) -> Result<(), EditError> {
         self.deployment_mut(id)?.parent = Some(to);
         let at = self.reasons.next();
-        self.reasons.moved_deployments.insert(id, (at, why));
+        self.reasons.moved_deployments.insert(id, (at, cause));
         // New deployments are listed in this order, parents first.
         let mut below: Vec<DeploymentId> = self.subtree(id).into_iter().collect();
         below.sort_by_key(|id| self.chain(*id).len());
@@ -510,10 +523,10 @@ impl<'a> Draft<'a> {
         &mut self,
         id: DeploymentId,
         barclamp: &BarclampName,
-        why: EffectCause,
+        cause: EffectCause,
     ) {
         let at = self.reasons.next();
-        self.reasons.barclamps.insert((id, barclamp.clone()), (at, why));
+        self.reasons.barclamps.insert((id, barclamp.clone()), (at, cause));
     }
 
     /// The version that a deployment uses, its own or an inherited one.
@@ -543,8 +556,8 @@ impl<'a> Draft<'a> {
         let moved = |id, is: &SkeletonDeployment| {
             self.skeleton.deployments.get(id).is_some_and(|was| was.parent != is.parent)
         };
-        let there = self.deployments.iter().filter_map(|(id, is)| Some((id, is.as_ref()?)));
-        there
+        let existing = self.deployments.iter().filter_map(|(id, is)| Some((id, is.as_ref()?)));
+        existing
             .filter(|(id, is)| is.barclamps != *pins(id) || moved(id, is))
             .map(|(id, _)| *id)
             .collect()
@@ -565,7 +578,7 @@ impl<'a> Draft<'a> {
         id: DeploymentId,
         role: &RoleName,
         content: Hash,
-        why: EffectCause,
+        cause: EffectCause,
     ) -> Result<(), EditError> {
         // A visible catalog does not depend on deployment names, so the cached ones stay valid.
         let was = self.deployment(id)?.clone();
@@ -573,7 +586,7 @@ impl<'a> Draft<'a> {
         let found = self.deployments.entry(id).or_default().insert(was);
         found.roles.insert(role.clone(), content);
         let at = self.reasons.next();
-        self.reasons.roles.insert((id, role.clone()), (at, why));
+        self.reasons.roles.insert((id, role.clone()), (at, cause));
         Ok(())
     }
 
@@ -581,11 +594,11 @@ impl<'a> Draft<'a> {
         &mut self,
         id: DeploymentId,
         role: &RoleName,
-        why: EffectCause,
+        cause: EffectCause,
     ) -> Result<(), EditError> {
         self.deployment_mut(id)?.roles.remove(role);
         let at = self.reasons.next();
-        self.reasons.gone_roles.insert((id, role.clone()), (at, why));
+        self.reasons.gone_roles.insert((id, role.clone()), (at, cause));
         Ok(())
     }
 
@@ -593,11 +606,11 @@ impl<'a> Draft<'a> {
         &mut self,
         node: NodeId,
         to: DeploymentId,
-        why: EffectCause,
+        cause: EffectCause,
     ) -> Result<(), EditError> {
         self.node_mut(node)?.deployment = to;
         let at = self.reasons.next();
-        self.reasons.moved.insert(node, (at, why));
+        self.reasons.moved.insert(node, (at, cause));
         Ok(())
     }
 
@@ -605,12 +618,12 @@ impl<'a> Draft<'a> {
         &mut self,
         node: NodeId,
         reason: String,
-        why: EffectCause,
+        cause: EffectCause,
     ) -> Result<(), EditError> {
-        self.keep(node);
+        self.journal_node(node);
         self.nodes.insert(node, None);
         let at = self.reasons.next();
-        self.reasons.expunged.insert(node, (at, (reason, why)));
+        self.reasons.expunged.insert(node, (at, (reason, cause)));
         Ok(())
     }
 
@@ -622,7 +635,7 @@ impl<'a> Draft<'a> {
         deployment: DeploymentId,
         content: Hash,
         parents: BTreeSet<EdgeDoc>,
-        why: EffectCause,
+        cause: EffectCause,
     ) -> Result<NoderoleId, EditError> {
         let (id, role) = (key.id(node), self.catalog.role(content)?);
         for edge in &parents {
@@ -641,12 +654,12 @@ impl<'a> Draft<'a> {
         };
         found.noderoles.insert(key.clone(), noderole);
         for name in role.names() {
-            let answer = Answer { fqdn: fqdn.clone(), node, key: key.clone() };
-            self.answering.entry((deployment, name.clone())).or_default().insert(answer);
+            let answer = Candidate { fqdn: fqdn.clone(), node, key: key.clone() };
+            self.candidates.entry((deployment, name.clone())).or_default().insert(answer);
         }
         self.journal.push(JournalEntry::Put(id));
         let at = self.reasons.next();
-        self.reasons.bound.insert(id, (at, why));
+        self.reasons.bound.insert(id, (at, cause));
         Ok(id)
     }
 
@@ -659,23 +672,23 @@ impl<'a> Draft<'a> {
     }
 
     /// The reason for a new noderole: an edit that binds it, or the edit that added it.
-    fn reason(&self, id: NoderoleId, at: u64, why: &EffectCause) -> EffectCause {
+    fn reason(&self, id: NoderoleId, at: u64, cause: &EffectCause) -> EffectCause {
         // A request before `at` concerns a noderole that was removed and bound again.
         match self.reasons.requested.get(&id).filter(|(requested, _)| *requested > at) {
-            Some((_, edit)) if matches!(why, EffectCause::Required { .. }) => {
+            Some((_, edit)) if matches!(cause, EffectCause::Required { .. }) => {
                 EffectCause::Requested { edit: *edit }
             }
-            _ => why.clone(),
+            _ => cause.clone(),
         }
     }
 
     /// Removes a noderole. The caller must handle the edges to its children.
-    pub fn take(&mut self, id: NoderoleId, why: EffectCause) -> Result<(), EditError> {
+    pub fn take(&mut self, id: NoderoleId, cause: EffectCause) -> Result<(), EditError> {
         let Some((node, key, _)) = self.noderole(id) else { return Ok(()) };
         let key = key.clone();
         self.node_mut(node)?.noderoles.remove(&key);
         let at = self.reasons.next();
-        self.reasons.gone.insert(id, (at, why));
+        self.reasons.gone.insert(id, (at, cause));
         Ok(())
     }
 
@@ -727,8 +740,8 @@ impl<'a> Draft<'a> {
         let (key, deployment, fqdn) =
             (key.clone(), noderole.deployment, self.node(node)?.fqdn.clone());
         for name in role.names() {
-            let answer = Answer { fqdn: fqdn.clone(), node, key: key.clone() };
-            self.answering.entry((deployment, name.clone())).or_default().insert(answer);
+            let answer = Candidate { fqdn: fqdn.clone(), node, key: key.clone() };
+            self.candidates.entry((deployment, name.clone())).or_default().insert(answer);
         }
         self.change(id, |noderole| noderole.role = content)
     }
@@ -776,11 +789,12 @@ impl<'a> Draft<'a> {
     // Computing the effects.
 
     /// The difference between the draft and the skeleton.
-    pub fn effects(mut self, refused: Vec<Refusal>) -> Effects {
+    /// The effects without the values that edits set, which [`effects`](super::set_values::effects)
+    /// adds.
+    pub fn graph_effects(&self, refused: Vec<Refusal>) -> Effects {
         let mut effects = Effects { refused, ..Effects::default() };
         self.add_deployment_effects(&mut effects);
         self.add_node_effects(&mut effects);
-        std::mem::take(&mut self.set).finish(&self, &mut effects);
         effects
     }
 
@@ -791,23 +805,23 @@ impl<'a> Draft<'a> {
         for (id, overlay) in &self.deployments {
             let was = self.skeleton.deployments.get(id);
             let Some(is) = overlay else {
-                if let (Some(was), Some((at, why))) =
+                if let (Some(was), Some((at, cause))) =
                     (was, self.reasons.removed_deployments.get(id))
                 {
-                    let why = why.clone();
+                    let cause = cause.clone();
                     gone.push((
                         *at,
                         RemovedDeployment {
                             id: *id,
                             phantom: was.phantom,
                             name: was.name.clone(),
-                            why,
+                            cause,
                         },
                     ));
                 }
                 continue;
             };
-            if let (None, Some(parent), Some((at, why))) =
+            if let (None, Some(parent), Some((at, cause))) =
                 (was, is.parent, self.reasons.deployments.get(id))
             {
                 let fqdn = self.node(is.phantom).map(|n| n.fqdn.clone());
@@ -817,36 +831,36 @@ impl<'a> Draft<'a> {
                     phantom_fqdn: fqdn.unwrap_or_else(|_| super::resolve::phantom_fqdn(*id)),
                     name: is.name.clone(),
                     parent,
-                    why: why.clone(),
+                    cause: cause.clone(),
                 };
                 new.push((*at, deployment));
             }
-            if let (Some(from), Some(to), Some((at, why))) =
+            if let (Some(from), Some(to), Some((at, cause))) =
                 (was.and_then(|was| was.parent), is.parent, self.reasons.moved_deployments.get(id))
                 && from != to
             {
-                let why = why.clone();
-                moved.push((*at, DeploymentMove { deployment: *id, from, to, why }));
+                let cause = cause.clone();
+                moved.push((*at, DeploymentMove { deployment: *id, from, to, cause }));
             }
             for (barclamp, version) in &is.barclamps {
                 let known = was.and_then(|was| was.barclamps.get(barclamp));
-                if let Some((at, why)) = self.reasons.barclamps.get(&(*id, barclamp.clone()))
+                if let Some((at, cause)) = self.reasons.barclamps.get(&(*id, barclamp.clone()))
                     && known != Some(version)
                 {
-                    let (barclamp, why) = (barclamp.clone(), why.clone());
+                    let (barclamp, cause) = (barclamp.clone(), cause.clone());
                     pins.push((
                         *at,
-                        BarclampUse { deployment: *id, barclamp, version: *version, why },
+                        BarclampUse { deployment: *id, barclamp, version: *version, cause },
                     ));
                 }
             }
             for (barclamp, from) in was.into_iter().flat_map(|was| &was.barclamps) {
                 let dropped = self.reasons.barclamps.get(&(*id, barclamp.clone()));
-                let Some((at, why)) = dropped.filter(|_| !is.barclamps.contains_key(barclamp))
+                let Some((at, cause)) = dropped.filter(|_| !is.barclamps.contains_key(barclamp))
                 else {
                     continue;
                 };
-                let (to, why) = (self.visible_version(*id, barclamp), why.clone());
+                let (to, cause) = (self.visible_version(*id, barclamp), cause.clone());
                 unpinned.push((
                     *at,
                     UnpinnedBarclamp {
@@ -854,7 +868,7 @@ impl<'a> Draft<'a> {
                         barclamp: barclamp.clone(),
                         from: *from,
                         to,
-                        why,
+                        cause,
                     },
                 ));
             }
@@ -868,10 +882,12 @@ impl<'a> Draft<'a> {
                     .filter(|(at, _)| known.is_none() || dropped.is_some_and(|d| d < *at))
                     .filter(|_| !was.is_some_and(|was| is_same_role(was, is, role)));
                 match (known, added) {
-                    (_, Some((at, why))) => {
-                        let (role, why) = (role.clone(), why.clone());
-                        roles
-                            .push((*at, NewRole { deployment: *id, role, content: *content, why }));
+                    (_, Some((at, cause))) => {
+                        let (role, cause) = (role.clone(), cause.clone());
+                        roles.push((
+                            *at,
+                            NewRole { deployment: *id, role, content: *content, cause },
+                        ));
                     }
                     (Some(known), None) if known != content => {
                         effects.repinned.push(RoleContentChange {
@@ -887,7 +903,7 @@ impl<'a> Draft<'a> {
             }
             for role in was.into_iter().flat_map(|was| was.roles.keys()) {
                 let key = (*id, role.clone());
-                let Some((at, why)) = self.reasons.gone_roles.get(&key) else { continue };
+                let Some((at, cause)) = self.reasons.gone_roles.get(&key) else { continue };
                 if was.is_some_and(|was| is_same_role(was, is, role)) {
                     continue;
                 }
@@ -895,7 +911,7 @@ impl<'a> Draft<'a> {
                 // both.
                 gone_roles.push((
                     *at,
-                    RemovedRole { deployment: *id, role: role.clone(), why: why.clone() },
+                    RemovedRole { deployment: *id, role: role.clone(), cause: cause.clone() },
                 ));
             }
         }
@@ -914,14 +930,15 @@ impl<'a> Draft<'a> {
         for (id, overlay) in &self.nodes {
             let was = self.skeleton.nodes.get(id);
             let Some(is) = overlay else {
-                if let (Some(was), Some((at, (reason, why)))) = (was, self.reasons.expunged.get(id))
+                if let (Some(was), Some((at, (reason, cause)))) =
+                    (was, self.reasons.expunged.get(id))
                 {
-                    let (fqdn, reason, why) = (was.fqdn.clone(), reason.clone(), why.clone());
-                    expunged.push((*at, ExpungedNode { node: *id, fqdn, reason, why }));
+                    let (fqdn, reason, cause) = (was.fqdn.clone(), reason.clone(), cause.clone());
+                    expunged.push((*at, ExpungedNode { node: *id, fqdn, reason, cause }));
                 }
                 continue;
             };
-            if let (Some(was), Some((at, why))) = (was, self.reasons.moved.get(id))
+            if let (Some(was), Some((at, cause))) = (was, self.reasons.moved.get(id))
                 && was.deployment != is.deployment
             {
                 moved.push((
@@ -930,7 +947,7 @@ impl<'a> Draft<'a> {
                         node: *id,
                         from: was.deployment,
                         to: is.deployment,
-                        why: why.clone(),
+                        cause: cause.clone(),
                     },
                 ));
             }
@@ -946,17 +963,17 @@ impl<'a> Draft<'a> {
             }
             for (key, noderole) in was.into_iter().flat_map(|was| &was.noderoles) {
                 let noderole_id = key.id(*id);
-                let Some((at, why)) = self.reasons.gone.get(&noderole_id) else { continue };
+                let Some((at, cause)) = self.reasons.gone.get(&noderole_id) else { continue };
                 if is.noderoles.contains_key(key) && !self.was_rebound(noderole_id) {
                     continue;
                 }
-                let (noderole_key, why) = (key.clone(), why.clone());
+                let (noderole_key, cause) = (key.clone(), cause.clone());
                 let gone = RemovedNoderole {
                     id: noderole_id,
                     node: *id,
                     noderole: noderole_key,
                     deployment: noderole.deployment,
-                    why,
+                    cause,
                 };
                 unbound.push((*at, gone));
             }
@@ -984,13 +1001,13 @@ impl<'a> Draft<'a> {
         bound: &mut Vec<(u64, Bound)>,
     ) {
         let id = key.id(node);
-        if let Some((at, why)) =
+        if let Some((at, cause)) =
             self.reasons.bound.get(&id).filter(|_| was.is_none() || self.was_rebound(id))
         {
             let (deployment, role, rank) = (is.deployment, is.role, is.rank);
             let (noderole, parents) = (key.clone(), is.parents.clone());
-            let why = self.reason(id, *at, why);
-            bound.push((*at, Bound { id, node, noderole, deployment, role, rank, parents, why }));
+            let cause = self.reason(id, *at, cause);
+            bound.push((*at, Bound { id, node, noderole, deployment, role, rank, parents, cause }));
             return;
         }
         let Some(was) = was else { return };
@@ -1019,22 +1036,23 @@ impl<'a> Draft<'a> {
     /// The edit that bound a noderole, or 0 if the blueprint has it. `None`: it is not bound.
     pub fn bound_by(&self, node: NodeId, key: &NoderoleKey) -> Option<u32> {
         let id = key.id(node);
-        let there = self.node(node).is_ok_and(|n| n.noderoles.contains_key(key));
-        let anew = !self.skeleton.nodes.get(&node).is_some_and(|n| n.noderoles.contains_key(key))
+        let exists = self.node(node).is_ok_and(|n| n.noderoles.contains_key(key));
+        let is_new = !self.skeleton.nodes.get(&node).is_some_and(|n| n.noderoles.contains_key(key))
             || self.was_rebound(id);
-        let bound = self.reasons.bound.get(&id).filter(|_| anew).map_or(0, |(_, why)| why.edit());
-        there.then_some(bound)
+        let bound =
+            self.reasons.bound.get(&id).filter(|_| is_new).map_or(0, |(_, cause)| cause.edit());
+        exists.then_some(bound)
     }
 
     /// The edit that last removed a role from a deployment, or 0. `None`: the deployment does not
     /// have the role.
     pub fn role_removed_by(&self, deployment: DeploymentId, role: &RoleName) -> Option<u32> {
-        let there = self.deployment(deployment).is_ok_and(|d| d.roles.contains_key(role));
+        let exists = self.deployment(deployment).is_ok_and(|d| d.roles.contains_key(role));
         let gone = self.reasons.gone_roles.get(&(deployment, role.clone()));
-        there.then_some(gone.map_or(0, |(_, why)| why.edit()))
+        exists.then_some(gone.map_or(0, |(_, cause)| cause.edit()))
     }
 
-    /// Whether a jig of the blueprint is switched off. `None` without a root deployment.
+    /// Whether a jig of the blueprint is turned off. `None` without a root deployment.
     pub fn was_inactive(&self, jig: &JigName) -> Option<bool> {
         let root = self.skeleton.deployments.get(&self.root()?)?;
         Some(root.inactive_jigs.contains(jig))

@@ -7,21 +7,22 @@
 //! It must answer while the user drags, so its work is bounded:
 //!
 //! * The proposal's edits are resolved once. Each role is tried on top and rolled back.
-//! * Equivalent nodes ([`NodeProfile`]) share one result. Exchanging two such nodes changes nothing,
-//!   so binding has the same effect on both. Only the first differs, because it may add noderoles
-//!   that the others then share.
-//! * For the rest, at most [`MAX_LOOKED_AT`] roles are considered, divided equally among the roles
+//! * Equivalent nodes ([`NodeProfile`]) share one result. Exchanging two such nodes changes
+//!   nothing, so binding has the same effect on both. Only the first differs, because it may add
+//!   noderoles that the others then share. If another node's drop adds some, refused nodes are
+//!   tried again.
+//! * For the rest, at most [`MAX_CONSIDERED`] roles are considered, divided equally among the roles
 //!   of the board. Further nodes are reported as *unknown*, never as illegal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::bind::Rules;
 use super::draft::{Draft, Mark};
 use super::effects::EffectCause;
 use super::refusal::EditError;
 use super::resolve::{AppliedEdits, apply_edits};
+use super::rules::Rules;
 use super::{Effects, NumberedEdit};
 use crate::canonical::Hash;
 use crate::catalog::Catalog;
@@ -29,7 +30,7 @@ use crate::cluster::{EdgeDoc, EdgeKind, NoderoleKey, Skeleton};
 use crate::ids::{DeploymentId, NodeId, NoderoleId, RoleName};
 
 /// Maximum number of roles considered for binding per call.
-pub const MAX_LOOKED_AT: u64 = 5_000;
+pub const MAX_CONSIDERED: u64 = 5_000;
 
 /// Maximum number of nodes named for each role that is also added.
 const NAMED: usize = 8;
@@ -76,7 +77,7 @@ pub struct AddedRole {
     /// Number of nodes that get the role.
     pub count: usize,
     /// The reason, as text: `required by runtime, implicit`.
-    pub why: String,
+    pub reason: String,
 }
 
 /// A node to which a role cannot be bound.
@@ -110,9 +111,9 @@ pub fn preview_drop(
         .deployment(deployment)
         .map(|found| found.roles.keys().cloned().collect())
         .unwrap_or_default();
-    let limit = MAX_LOOKED_AT / u64::try_from(roles.len().max(1)).unwrap_or(u64::MAX);
+    let limit = MAX_CONSIDERED / u64::try_from(roles.len().max(1)).unwrap_or(u64::MAX);
     let one = |role| {
-        draft.tried(|draft| {
+        draft.run_trial(|draft| {
             DropSimulation::on(skeleton, draft, deployment, role, next).all(&dragged, limit)
         })
     };
@@ -131,7 +132,7 @@ struct DraggedNode {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct NodeProfile<'a> {
     deployment: DeploymentId,
-    carried: Vec<ProfileNoderole<'a>>,
+    noderoles: Vec<ProfileNoderole<'a>>,
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -153,18 +154,18 @@ enum End<'a> {
 impl<'a> NodeProfile<'a> {
     fn of(draft: &'a Draft<'_>, node: NodeId) -> Option<Self> {
         let found = draft.node(node).ok().filter(|found| !found.phantom)?;
-        let here: BTreeMap<NoderoleId, &NoderoleKey> =
+        let keys: BTreeMap<NoderoleId, &NoderoleKey> =
             found.noderoles.keys().map(|key| (key.id(node), key)).collect();
-        let carried = here.iter().filter_map(|(id, key)| {
+        let noderoles = keys.iter().filter_map(|(id, key)| {
             let noderole = found.noderoles.get(key)?;
-            let end = |edge: &EdgeDoc| match here.get(&edge.parent) {
+            let end = |edge: &EdgeDoc| match keys.get(&edge.parent) {
                 Some(key) => (End::SameNode(key), edge.kind),
                 None => (End::OtherNode(edge.parent), edge.kind),
             };
             let mut parents: Vec<_> = noderole.parents.iter().map(end).collect();
             parents.sort();
             let mut children = draft.children(*id);
-            children.retain(|(child, _)| !here.contains_key(child));
+            children.retain(|(child, _)| !keys.contains_key(child));
             Some(ProfileNoderole {
                 key,
                 deployment: noderole.deployment,
@@ -173,9 +174,9 @@ impl<'a> NodeProfile<'a> {
                 children,
             })
         });
-        let mut carried: Vec<ProfileNoderole<'_>> = carried.collect();
-        carried.sort();
-        Some(Self { deployment: found.deployment, carried })
+        let mut noderoles: Vec<ProfileNoderole<'_>> = noderoles.collect();
+        noderoles.sort();
+        Some(Self { deployment: found.deployment, noderoles })
     }
 }
 
@@ -289,12 +290,14 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
         let (deployment, role) = (self.deployment, self.role.clone());
         let from = self.draft.node(one.node).map(|found| found.deployment).ok();
         let mark = self.draft.mark();
-        let done = self.draft.whole(|draft| draft.bind(deployment, one.node, &role, seq));
+        let done =
+            self.draft.apply_or_roll_back(|draft| draft.bind(deployment, one.node, &role, seq));
         let new: Vec<NoderoleId> = self.draft.added_since(mark).collect();
         let dropped = match done {
             Ok(()) if new.is_empty() => DropResult::Refused(self.already_bound(one.node)),
             Ok(()) => {
-                self.learn(one.node, &new, mark);
+                self.record_levels(one.node, &new, mark);
+                self.forget_refusals(&new);
                 let is = self.draft.node(one.node).map(|found| found.deployment).ok();
                 DropResult::Bound {
                     new: self.required_reasons(&new),
@@ -328,7 +331,7 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
     }
 
     /// Records the levels of new noderoles and the nodes that the drop touched.
-    fn learn(&mut self, node: NodeId, new: &[NoderoleId], mark: Mark) {
+    fn record_levels(&mut self, node: NodeId, new: &[NoderoleId], mark: Mark) {
         for id in new {
             let Some((at, key, noderole)) = self.draft.noderole(*id) else { continue };
             let above =
@@ -345,6 +348,17 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
         self.touched.extend(self.draft.touched_since(mark).filter(|touched| *touched != node));
     }
 
+    /// A required noderole that a drop adds can also serve nodes that could not get one of their
+    /// own before.
+    fn forget_refusals(&mut self, new: &[NoderoleId]) {
+        let is_own = |id: &NoderoleId| {
+            self.draft.noderole(*id).is_some_and(|(_, key, _)| key.role == self.role)
+        };
+        if !new.iter().all(is_own) {
+            self.answers.retain(|_, answer| matches!(answer.dropped, DropResult::Bound { .. }));
+        }
+    }
+
     fn required_reasons(&self, new: &[NoderoleId]) -> Vec<(RoleName, NodeId, Option<String>)> {
         let required_reason = |id: &NoderoleId| {
             let (node, key, _) = self.draft.noderole(*id)?;
@@ -359,9 +373,9 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
             DropResult::Bound { new, from } => {
                 self.preview.legal.push(node);
                 self.preview.added += new.len();
-                for (role, at, why) in new {
-                    if let Some(why) = why {
-                        self.add_required(role, if *at == like { node } else { *at }, why);
+                for (role, at, reason) in new {
+                    if let Some(reason) = reason {
+                        self.add_required(role, if *at == like { node } else { *at }, reason);
                     }
                 }
                 if let Some(from) = from {
@@ -384,14 +398,14 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
         }
     }
 
-    fn add_required(&mut self, role: &RoleName, node: NodeId, why: &str) {
+    fn add_required(&mut self, role: &RoleName, node: NodeId, reason: &str) {
         let short = self.short(node);
-        let place = *self.brought.entry((role.clone(), why.to_owned())).or_insert_with(|| {
+        let place = *self.brought.entry((role.clone(), reason.to_owned())).or_insert_with(|| {
             self.preview.also_added.push(AddedRole {
                 role: role.clone(),
                 nodes: Vec::new(),
                 count: 0,
-                why: why.to_owned(),
+                reason: reason.to_owned(),
             });
             self.preview.also_added.len() - 1
         });
@@ -411,11 +425,11 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
 
 /// The reasons for noderoles that no edit requested, as text.
 pub fn required_reasons_of(effects: &Effects) -> BTreeMap<NoderoleId, String> {
-    effects.bound.iter().filter_map(|bound| Some((bound.id, reason_text(&bound.why)?))).collect()
+    effects.bound.iter().filter_map(|bound| Some((bound.id, reason_text(&bound.cause)?))).collect()
 }
 
-fn reason_text(why: &EffectCause) -> Option<String> {
-    match why {
+fn reason_text(cause: &EffectCause) -> Option<String> {
+    match cause {
         EffectCause::Requested { .. } => None,
         EffectCause::Required { by, implicit: true, .. } => {
             Some(format!("required by {by}, implicit"))

@@ -9,9 +9,6 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::draft::Draft;
-use super::edit::EditNames;
-use super::materialize::{MaterializeError, Writing};
 use crate::canonical::{self, Hash};
 use crate::cluster::{ConnectionChange, EdgeDoc, NoderoleKey};
 use crate::gate::Policy;
@@ -74,7 +71,7 @@ pub struct Effects {
     /// Nodes whose hints are replaced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<NewHints>,
-    /// Jigs that are switched on or off.
+    /// Jigs that are turned on or off.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub jigs: Vec<JigSwitch>,
     /// The new approval policy, if it changes.
@@ -133,31 +130,6 @@ impl Effects {
             && policy.is_none()
     }
 
-    /// The values that edits set.
-    pub(super) fn set_values(&self) -> impl Iterator<Item = &dyn SetValue> {
-        fn all<T: SetValue>(values: &[T]) -> impl Iterator<Item = &dyn SetValue> {
-            values.iter().map(|value| value as &dyn SetValue)
-        }
-        all(&self.role_data)
-            .chain(all(&self.noderole_data))
-            .chain(all(&self.reruns))
-            .chain(all(&self.connections))
-            .chain(all(&self.hints))
-            .chain(all(&self.jigs))
-            .chain(all(self.policy.as_slice()))
-    }
-
-    /// The statements about values that edits set, for the planner's report.
-    pub(crate) fn value_lines<'e>(
-        &'e self,
-        names: &'e dyn EditNames,
-    ) -> impl Iterator<Item = (&'e EffectCause, String, ValueOwner)> {
-        self.set_values().filter_map(|value| {
-            let (text, owner) = value.report(names)?;
-            Some((value.why(), text, owner))
-        })
-    }
-
     /// The hash that planners compare.
     ///
     /// # Errors
@@ -170,7 +142,7 @@ impl Effects {
 /// Why something is part of the effects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(tag = "why", rename_all = "snake_case")]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum EffectCause {
     /// An edit requests it.
     Requested {
@@ -212,7 +184,7 @@ pub struct NewDeployment {
     /// The parent deployment.
     pub parent: DeploymentId,
     /// The reason.
-    pub why: EffectCause,
+    pub cause: EffectCause,
 }
 
 /// A barclamp that a deployment starts to use, or uses in another version.
@@ -226,7 +198,7 @@ pub struct BarclampUse {
     /// Content hash of the version.
     pub version: Hash,
     /// The reason.
-    pub why: EffectCause,
+    pub cause: EffectCause,
 }
 
 /// A role added to a deployment.
@@ -240,7 +212,7 @@ pub struct NewRole {
     /// Content hash of the role.
     pub content: Hash,
     /// The reason.
-    pub why: EffectCause,
+    pub cause: EffectCause,
 }
 
 /// New data of a deployment role.
@@ -254,7 +226,7 @@ pub struct RoleData {
     /// The complete new data.
     pub data: Value,
     /// The reason.
-    pub why: EffectCause,
+    pub cause: EffectCause,
 }
 
 /// A node that moves to another deployment.
@@ -268,7 +240,7 @@ pub struct NodeMove {
     /// The new deployment.
     pub to: DeploymentId,
     /// The reason.
-    pub why: EffectCause,
+    pub cause: EffectCause,
 }
 
 /// A new noderole.
@@ -290,7 +262,7 @@ pub struct Bound {
     /// The noderoles that it waits for, ordered by id.
     pub parents: Vec<EdgeDoc>,
     /// The reason.
-    pub why: EffectCause,
+    pub cause: EffectCause,
 }
 
 /// New data of a noderole.
@@ -304,7 +276,7 @@ pub struct NoderoleData {
     /// The complete new data.
     pub data: Value,
     /// The reason.
-    pub why: EffectCause,
+    pub cause: EffectCause,
 }
 
 /// A change of a node's connection.
@@ -316,7 +288,7 @@ pub struct ConnectionUpdate {
     /// The fields to change.
     pub connection: ConnectionChange,
     /// The reason.
-    pub why: EffectCause,
+    pub cause: EffectCause,
 }
 
 /// New hints of a node.
@@ -328,7 +300,7 @@ pub struct NewHints {
     /// The complete new hints.
     pub hints: Map<String, Value>,
     /// The reason.
-    pub why: EffectCause,
+    pub cause: EffectCause,
 }
 
 /// A noderole that runs again.
@@ -342,7 +314,7 @@ pub struct Rerun {
     /// The reason that the author of the edit gave.
     pub reason: String,
     /// The edit that requested it.
-    pub why: EffectCause,
+    pub cause: EffectCause,
 }
 
 /// A removed deployment.
@@ -356,7 +328,7 @@ pub struct RemovedDeployment {
     /// The deployment's name.
     pub name: DeploymentName,
     /// The reason.
-    pub why: EffectCause,
+    pub cause: EffectCause,
 }
 
 /// A deployment that gets another parent.
@@ -370,7 +342,7 @@ pub struct DeploymentMove {
     /// The new parent.
     pub to: DeploymentId,
     /// The reason.
-    pub why: EffectCause,
+    pub cause: EffectCause,
 }
 
 /// A role removed from a deployment.
@@ -382,7 +354,7 @@ pub struct RemovedRole {
     /// The role.
     pub role: RoleName,
     /// The reason.
-    pub why: EffectCause,
+    pub cause: EffectCause,
 }
 
 /// A barclamp version that a deployment no longer pins.
@@ -398,7 +370,7 @@ pub struct UnpinnedBarclamp {
     /// Content hash of the inherited version; null if the deployment no longer has the barclamp.
     pub to: Option<Hash>,
     /// The reason.
-    pub why: EffectCause,
+    pub cause: EffectCause,
 }
 
 /// A removed noderole.
@@ -414,7 +386,7 @@ pub struct RemovedNoderole {
     /// The deployment in which it was bound.
     pub deployment: DeploymentId,
     /// The reason: an edit requests it, or it depends on a removed noderole.
-    pub why: EffectCause,
+    pub cause: EffectCause,
 }
 
 /// An expunged node.
@@ -428,7 +400,7 @@ pub struct ExpungedNode {
     /// The reason that the author of the edit gave.
     pub reason: String,
     /// The edit that requested it.
-    pub why: EffectCause,
+    pub cause: EffectCause,
 }
 
 /// An existing noderole whose parents change.
@@ -464,16 +436,16 @@ pub struct RoleContentChange {
     pub to: Hash,
 }
 
-/// A jig that is switched on or off.
+/// A jig that is turned on or off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JigSwitch {
     /// The jig.
     pub jig: JigName,
-    /// Whether it is switched on.
+    /// Whether it is turned on.
     pub active: bool,
     /// The reason.
-    pub why: EffectCause,
+    pub cause: EffectCause,
 }
 
 /// A new approval policy.
@@ -483,7 +455,7 @@ pub struct NewPolicy {
     /// The complete policy.
     pub policy: Policy,
     /// The reason.
-    pub why: EffectCause,
+    pub cause: EffectCause,
 }
 
 /// An edit that cannot take effect.
@@ -508,46 +480,6 @@ pub(super) struct Set {
     pub hints: LastValues<NodeId, NewHints>,
     pub jigs: LastValues<JigName, JigSwitch>,
     pub policy: Option<NewPolicy>,
-}
-
-/// A value that an edit sets without changing the shape of the graph. The edit's file implements
-/// this for its effect.
-pub(super) trait SetValue {
-    fn why(&self) -> &EffectCause;
-
-    /// Whether the value has an effect: the owner still exists, and the value differs.
-    fn has_effect(&self, draft: &Draft<'_>) -> bool;
-
-    /// Writes the value into its document.
-    fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterializeError>;
-
-    /// The statement of the planner's report. `None`: the report has other lines about it.
-    fn report(&self, names: &dyn EditNames) -> Option<(String, ValueOwner)>;
-}
-
-/// The owner of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ValueOwner {
-    Deployment(DeploymentId),
-    Node(NodeId),
-    Noderole(NoderoleId),
-    /// All deployments use jigs.
-    Catalog,
-    Policy,
-}
-
-impl Set {
-    /// Adds the values, except for things that were removed afterwards.
-    pub fn finish(self, draft: &Draft<'_>, effects: &mut Effects) {
-        let Self { role_data, noderole_data, reruns, connections, hints, jigs, policy } = self;
-        effects.role_data = role_data.in_order(|set| set.has_effect(draft));
-        effects.noderole_data = noderole_data.in_order(|set| set.has_effect(draft));
-        effects.reruns = reruns.in_order(|set| set.has_effect(draft));
-        effects.connections = connections.in_order(|set| set.has_effect(draft));
-        effects.hints = hints.in_order(|set| set.has_effect(draft));
-        effects.jigs = jigs.in_order(|set| set.has_effect(draft));
-        effects.policy = policy;
-    }
 }
 
 /// The last entry of each key, indexed because thousands of edits may each set one. Output is in
@@ -584,7 +516,7 @@ impl<K: Ord, T> LastValues<K, T> {
 
 pub(super) fn in_order<T>(mut numbered: Vec<(u64, T)>) -> Vec<T> {
     numbered.sort_by_key(|(at, _)| *at);
-    numbered.into_iter().map(|(_, what)| what).collect()
+    numbered.into_iter().map(|(_, entry)| entry).collect()
 }
 
 #[cfg(test)]

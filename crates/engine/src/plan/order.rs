@@ -14,10 +14,11 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::bind::{MAX_DEPTH, Rules};
 use super::draft::Draft;
 use super::edit::{self, Edit, NumberedEdit};
+use super::limits::MAX_DEPTH;
 use super::refusal::EditError;
+use super::rules::Rules;
 use crate::canonical::Hash;
 use crate::catalog::Catalog;
 use crate::cluster::{NoderoleKey, Skeleton};
@@ -56,7 +57,7 @@ pub fn order(
 
 /// A refused edit has no effect. The caller resolves all edits and reports it.
 fn apply(draft: &mut Draft<'_>, seq: u32, edit: &Edit) {
-    let _refused = draft.whole(|draft| draft.apply(seq, edit));
+    let _refused = draft.apply_or_roll_back(|draft| draft.apply(seq, edit));
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,14 +155,14 @@ impl Requirements<'_, '_> {
         let catalog = self.draft.catalog;
         let chain = self.draft.chain(deployment);
         let mut required = Vec::new();
-        for wanted in self.draft.parent_names(deployment, catalog.role(content)?)? {
+        for name in self.draft.parent_names(deployment, catalog.role(content)?)? {
             let satisfies = |(place, other): &&DeployedRole| {
                 *other != content
                     && chain.contains(place)
-                    && catalog.role(*other).is_ok_and(|role| role.satisfies(&wanted))
+                    && catalog.role(*other).is_ok_and(|role| role.satisfies(&name))
             };
             required.extend(self.named.iter().filter(satisfies).copied());
-            let added = self.draft.required_content(deployment, &wanted)?;
+            let added = self.draft.required_content(deployment, &name)?;
             required.extend(added.map(|content| (deployment, content)));
         }
         Ok(required)

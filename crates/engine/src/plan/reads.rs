@@ -1,4 +1,4 @@
-//! What a review reads in the ancestors of its deployment.
+//! The parts that a review reads in the ancestors of its deployment.
 //!
 //! A commit in an ancestor voids a review only if it changed something that the review reads there.
 //! Everything that the plan could find in an ancestor counts, and the data that its runs would
@@ -28,7 +28,7 @@ pub struct Change<'a> {
     pub documents: &'a [DocumentChange],
 }
 
-/// What a review reads in the ancestors of its deployment.
+/// The parts that a review reads in the ancestors of its deployment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reads {
     /// It reads more than the other fields, so every commit in its base voids it. It changes the
@@ -83,7 +83,7 @@ impl Reads {
                     reads.wide |= !same_except_roles(was, is);
                     for (name, was, is) in differing(&was.roles, &is.roles) {
                         roles.extend([was, is].into_iter().flatten().map(|role| role.role));
-                        let bound = now.answering(*id, name).filter(|a| a.key.role == *name);
+                        let bound = now.candidates(*id, name).filter(|a| a.key.role == *name);
                         for answer in bound {
                             roles.insert(now.nodes[&answer.node].noderoles[&answer.key].role);
                             above.push(answer.key.id(answer.node));

@@ -7,19 +7,18 @@ use crate::data::DataError;
 use crate::gate::PolicyError;
 use crate::ids::{BarclampName, DeploymentId, Fqdn, JigName, NodeId, RoleName};
 
-use super::bind::MAX_DEPTH;
-use super::edit::{MAX_LEVELS, MAX_LISTED, MAX_REASON};
+use super::limits::{MAX_DEPTH, MAX_LEVELS, MAX_LISTED, MAX_REASON};
 
 /// Why an edit cannot take effect.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
     #[error(
-        "Deployment {0} does not exist. It was removed, or it never existed here. Discard the edit"
+        "Deployment {0} does not exist. It was removed, or it never existed here. Use another one"
     )]
     UnknownDeployment(DeploymentId),
-    #[error("Node {0} does not exist. It was removed, or it never existed here. Discard the edit")]
+    #[error("Node {0} does not exist. It was removed, or it never existed here. Use another one")]
     UnknownNode(NodeId),
-    #[error("Node {node} has no noderole {noderole}. Bind the role first, or discard the edit")]
+    #[error("Node {node} has no noderole {noderole}. Bind the role first")]
     UnknownNoderole { node: Fqdn, noderole: NoderoleKey },
     /// No barclamp that the deployment sees has the role.
     #[error(
@@ -68,12 +67,16 @@ pub enum EditError {
     NotARoleHere { deployment: String, role: RoleName },
     #[error("A deployment {0} already exists. Choose another name")]
     DeploymentExists(String),
+    /// Paths find a deployment by its name first, so the name would hide the deployment with the
+    /// id.
+    #[error("The deployment name {0} looks like an id, and paths accept both. Choose another name")]
+    NameLikeId(String),
     /// The deployment would exceed [`MAX_LEVELS`].
     #[error(
         "Deployment {name} cannot be below {parent}: deployments can be nested at most \
          {MAX_LEVELS} levels deep. Choose a parent higher up"
     )]
-    TooLow { name: String, parent: String },
+    TreeTooDeep { name: String, parent: String },
     /// The id belongs or belonged to another deployment or node.
     #[error(
         "The id {0} is or was used by another deployment or node, and ids are never reused. \
@@ -104,13 +107,15 @@ pub enum EditError {
     )]
     OnlyARecord(Fqdn),
     /// The content hash is that of another barclamp.
-    #[error("Object {version} is barclamp {found}, not {asked}. Choose a version of {asked}")]
+    #[error(
+        "Object {version} is barclamp {found}, not {requested}. Choose a version of {requested}"
+    )]
     OtherBarclamp {
         version: Hash,
         /// The barclamp of the content.
         found: BarclampName,
         /// The barclamp that the edit names.
-        asked: BarclampName,
+        requested: BarclampName,
     },
     #[error("Role {role} is already a role of deployment {deployment}")]
     RoleExists { deployment: String, role: RoleName },
@@ -134,7 +139,7 @@ pub enum EditError {
         "Roles {role} and {with} on node {node} both provide {name}. A node can have only one of \
          them"
     )]
-    ProvidedTwice {
+    NameAlreadyProvided {
         /// The role to bind.
         role: RoleName,
         /// The role on the node.
@@ -166,8 +171,8 @@ pub enum EditError {
          node edit {0}"
     )]
     BareNode(Fqdn),
-    #[error("Node {0} is a phantom node without a machine. Use a real node")]
-    Phantom(Fqdn),
+    #[error("{0} is a phantom node without a machine. Use a real node")]
+    Phantom(String),
     #[error(
         "Role {role} uses jig {jig} of class {class}, which no worker supports, so it cannot be \
          bound"
@@ -265,7 +270,7 @@ pub enum EditError {
         /// The role that it gathers.
         role: RoleName,
     },
-    #[error("Role {role} is bound in deployment {deployment}, on {}. Unbind it first", few(.nodes))]
+    #[error("Role {role} is bound in deployment {deployment}, on {}. Unbind it first", first_names(.nodes))]
     RoleInUse {
         deployment: String,
         role: RoleName,
@@ -273,7 +278,7 @@ pub enum EditError {
         nodes: Vec<String>,
     },
     #[error("Deployment {deployment} cannot be removed: it has {}. Remove these first, or move its \
-             nodes to another deployment", few(.contents))]
+             nodes to another deployment", first_names(.contents))]
     NotEmpty {
         deployment: String,
         /// The contents as text.
@@ -318,9 +323,9 @@ pub enum EditError {
     },
     #[error("The edit lists no roles. Name at least one")]
     NoRoles,
-    #[error("No node has {} for deployment {deployment}, so nothing can run again", few(.roles))]
+    #[error("No node has {} for deployment {deployment}, so nothing can run again", first_names(.roles))]
     NothingToRerun { deployment: String, roles: Vec<String> },
-    #[error("Role {role} uses jig {jig}, which is switched off. Switch it on first")]
+    #[error("Role {role} uses jig {jig}, which is turned off. Turn it on first")]
     InactiveJig { role: RoleName, jig: JigName },
     #[error("No barclamp in use declares a jig {jig}{}", suggestion(.nearest))]
     UnknownJig {
@@ -329,7 +334,7 @@ pub enum EditError {
         nearest: Option<String>,
     },
     #[error("Jig {jig} is already {}", if *.active { "on" } else { "off" })]
-    JigIsSo {
+    JigStateUnchanged {
         jig: JigName,
         /// The current state.
         active: bool,
@@ -366,13 +371,31 @@ pub enum EditError {
         deployment: String,
         role: RoleName,
     },
+    /// A move would put the barclamp out of use while one of its roles is in use.
+    #[error(
+        "No deployment above {moved} after the move ({}) uses barclamp {barclamp}, and deployment \
+         {deployment} has its role {role}. First use {barclamp} in {moved} or in {parent}",
+        first_names(.above)
+    )]
+    OutOfUseAbove {
+        barclamp: BarclampName,
+        /// The deployment to move.
+        moved: String,
+        /// Its new parent.
+        parent: String,
+        /// Its new ancestors, nearest first.
+        above: Vec<String>,
+        /// A deployment that has the role.
+        deployment: String,
+        role: RoleName,
+    },
     /// Two visible barclamps would have a role of the same name.
     #[error(
         "Barclamps {barclamp} and {other} both have a role {role}, and deployment {deployment} \
          would see both. Use one of them elsewhere, rename the role in a new version, or update \
          both barclamps in one step"
     )]
-    RoleTwice {
+    DuplicateRole {
         /// The barclamp whose new version adds the role.
         barclamp: BarclampName,
         /// The barclamp that has the role already.
@@ -385,7 +408,7 @@ pub enum EditError {
     #[error(
         "Role {0} is a barrier, which the planner adds by itself. Bind its cluster role instead"
     )]
-    BarrierByHand(RoleName),
+    BarrierIsAutomatic(RoleName),
     /// The new edge would create a cycle.
     #[error("Noderole {child} would wait for {parent}, which already waits for {child}")]
     Circle { child: String, parent: String },
@@ -407,7 +430,7 @@ fn listed(names: &[RoleName]) -> String {
 }
 
 /// Joins names for a message: the first four and the number of the others.
-fn few(names: &[String]) -> String {
+fn first_names(names: &[String]) -> String {
     const MAX_NAMES: usize = 4;
     match names.len() {
         0 => "nothing".into(),
@@ -417,7 +440,7 @@ fn few(names: &[String]) -> String {
 }
 
 fn needed_by(dependents: &[String]) -> String {
-    format!("{} {}", few(dependents), if dependents.len() == 1 { "needs" } else { "need" })
+    format!("{} {}", first_names(dependents), if dependents.len() == 1 { "needs" } else { "need" })
 }
 
 fn path(roles: &[RoleName]) -> String {
@@ -430,7 +453,7 @@ impl EditError {
         match &mut self {
             Self::AlreadyBound { node, .. }
             | Self::Conflict { node, .. }
-            | Self::ProvidedTwice { node, .. }
+            | Self::NameAlreadyProvided { node, .. }
             | Self::ServedByOtherVersion { node, .. }
             | Self::Sibling { node, .. }
                 if node == from =>
@@ -439,8 +462,8 @@ impl EditError {
             }
             Self::Circle { child, parent } => {
                 for end in [child, parent] {
-                    if let Some(what) = end.strip_suffix(&format!(" on {}", from.short())) {
-                        *end = format!("{what} on {}", to.short());
+                    if let Some(noderole) = end.strip_suffix(&format!(" on {}", from.short())) {
+                        *end = format!("{noderole} on {}", to.short());
                     }
                 }
             }
@@ -462,7 +485,8 @@ impl EditError {
             Self::ServedByOtherVersion { .. } => "served_by_other_version",
             Self::NotARoleHere { .. } => "not_a_role_here",
             Self::DeploymentExists(_) => "deployment_exists",
-            Self::TooLow { .. } => "tree_too_deep",
+            Self::NameLikeId(_) => "name_like_id",
+            Self::TreeTooDeep { .. } => "tree_too_deep",
             Self::DeploymentIdUsed(_) => "deployment_id_used",
             Self::PhantomTaken(_) => "phantom_taken",
             Self::NilId(_) => "nil_id",
@@ -474,7 +498,7 @@ impl EditError {
             Self::AlreadyBound { .. } => "already_bound",
             Self::Abstract { .. } => "abstract",
             Self::Conflict { .. } => "conflict",
-            Self::ProvidedTwice { .. } => "provided_twice",
+            Self::NameAlreadyProvided { .. } => "name_already_provided",
             Self::Sibling { .. } => "sibling",
             Self::Phantom(_) => "phantom",
             Self::Connection(_) | Self::NoConnectionField => "connection",
@@ -504,12 +528,12 @@ impl EditError {
             Self::NothingToRerun { .. } => "nothing_to_rerun",
             Self::InactiveJig { .. } => "inactive_jig",
             Self::UnknownJig { .. } => "unknown_jig",
-            Self::JigIsSo { .. } => "jig_is_so",
+            Self::JigStateUnchanged { .. } => "jig_state_unchanged",
             Self::VersionUnfit { .. } => "version_unfit",
             Self::NoOwnVersion { .. } => "no_own_version",
-            Self::OutOfUse { .. } => "out_of_use",
-            Self::RoleTwice { .. } => "role_twice",
-            Self::BarrierByHand(_) => "barrier_by_hand",
+            Self::OutOfUse { .. } | Self::OutOfUseAbove { .. } => "out_of_use",
+            Self::DuplicateRole { .. } => "duplicate_role",
+            Self::BarrierIsAutomatic(_) => "barrier_is_automatic",
             Self::Circle { .. } => "circle",
             Self::Policy(_) => "policy",
             Self::Catalog(_) => "catalog",

@@ -8,7 +8,8 @@
 //! child that loses such a parent gets the next one, as in binding.
 //!
 //! A barrier loses removed members and is removed with the last. Its children then count as
-//! children of that member.
+//! children of that member. A noderole of an ancestor can wait for the barrier of a member on its
+//! own node. It counts as a child of the last member there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,18 +53,18 @@ impl Draft<'_> {
     pub fn expunge_node(&mut self, node: NodeId, reason: &str, seq: u32) -> Result<(), EditError> {
         let found = self.node(node)?;
         if found.phantom {
-            return Err(EditError::Phantom(found.fqdn.clone()));
+            return Err(EditError::Phantom(self.full_name(found)));
         }
         if reason.trim().is_empty() {
             return Err(EditError::NoReasonToExpunge(found.fqdn.clone()));
         }
         // The node has no desired state, so no document would change and there is nothing to
         // approve.
-        if found.bare {
+        if found.record_only {
             return Err(EditError::OnlyARecord(found.fqdn.clone()));
         }
-        let carried: Vec<NoderoleId> = found.noderoles.keys().map(|key| key.id(node)).collect();
-        let going = self.removal_closure(&carried)?;
+        let ids: Vec<NoderoleId> = found.noderoles.keys().map(|key| key.id(node)).collect();
+        let going = self.removal_closure(&ids)?;
         if !going.dependents.is_empty() {
             let node = self.node(node)?.fqdn.clone();
             return Err(EditError::NodeNeeded { node, dependents: self.named(&going.dependents) });
@@ -76,7 +77,7 @@ impl Draft<'_> {
         &mut self,
         deployment: DeploymentId,
         role: &RoleName,
-        why: EffectCause,
+        cause: EffectCause,
     ) -> Result<(), EditError> {
         let found = self.deployment(deployment)?;
         if !found.roles.contains_key(role) {
@@ -85,7 +86,7 @@ impl Draft<'_> {
                 role: role.clone(),
             });
         }
-        let holders = self.answering(deployment, role).filter_map(|id| {
+        let holders = self.candidates(deployment, role).filter_map(|id| {
             let (node, key, _) = self.noderole(id)?;
             (key.role == *role).then(|| self.node(node).map(|n| self.called(n)).unwrap_or_default())
         });
@@ -94,10 +95,14 @@ impl Draft<'_> {
             let deployment = self.deployment_name(deployment);
             return Err(EditError::RoleInUse { deployment, role: role.clone(), nodes });
         }
-        self.remove_role(deployment, role, why)
+        self.remove_role(deployment, role, cause)
     }
 
-    pub fn drop_deployment(&mut self, id: DeploymentId, why: EffectCause) -> Result<(), EditError> {
+    pub fn drop_deployment(
+        &mut self,
+        id: DeploymentId,
+        cause: EffectCause,
+    ) -> Result<(), EditError> {
         let found = self.deployment(id)?;
         if found.parent.is_none() {
             return Err(EditError::RootDeployment(found.name.to_string()));
@@ -106,7 +111,7 @@ impl Draft<'_> {
         if !contents.is_empty() {
             return Err(EditError::NotEmpty { deployment: found.name.to_string(), contents });
         }
-        self.remove_deployment(id, why)
+        self.remove_deployment(id, cause)
     }
 
     /// The reasons why a deployment is not empty: children, nodes and noderoles on its phantom
@@ -145,6 +150,11 @@ impl Draft<'_> {
                     {
                         more.push((child, *id));
                     }
+                    for (child, barrier) in self.left_by_members(child, &going) {
+                        if self.must_be_removed(child, barrier, &going)? {
+                            more.push((child, *id));
+                        }
+                    }
                 }
             }
             if more.is_empty() {
@@ -157,6 +167,49 @@ impl Draft<'_> {
                 }
             }
         }
+    }
+
+    /// The remaining children of a barrier that lose it although it stays, with the barrier.
+    fn left_by_members(
+        &self,
+        barrier: NoderoleId,
+        going: &RemovalClosure,
+    ) -> Vec<(NoderoleId, NoderoleId)> {
+        if going.gone.contains_key(&barrier)
+            || self.role_of(barrier).is_none_or(|role| role.gathers.is_none())
+        {
+            return Vec::new();
+        }
+        let children = self.children(barrier).into_iter();
+        children
+            .filter(|(child, kind)| {
+                *kind == EdgeKind::Hard
+                    && !going.gone.contains_key(child)
+                    && self.loses_barrier(*child, barrier, going)
+            })
+            .map(|(child, _)| (child, barrier))
+            .collect()
+    }
+
+    /// Whether a noderole can no longer wait for a barrier that loses members: it is not above, and
+    /// no remaining member is on the node.
+    fn loses_barrier(
+        &self,
+        child: NoderoleId,
+        barrier: NoderoleId,
+        going: &RemovalClosure,
+    ) -> bool {
+        let (Some((node, _, noderole)), Some((_, _, gathering))) =
+            (self.noderole(child), self.noderole(barrier))
+        else {
+            return false;
+        };
+        let is_member_here = |edge: &EdgeDoc| {
+            !going.gone.contains_key(&edge.parent)
+                && self.noderole(edge.parent).is_some_and(|(place, _, _)| place == node)
+        };
+        !gathering.parents.iter().any(is_member_here)
+            && !self.chain(noderole.deployment).contains(&gathering.deployment)
     }
 
     /// Whether a child cannot exist without this parent.
@@ -179,12 +232,16 @@ impl Draft<'_> {
     /// are handled one at a time, so that each sees the edges of the previous ones. Otherwise two
     /// replacements together could create a cycle that neither creates alone.
     fn remove_closure(&mut self, going: &RemovalClosure, seq: u32) -> Result<(), EditError> {
-        let children: BTreeSet<NoderoleId> =
+        let mut children: BTreeSet<NoderoleId> =
             going.gone.keys().flat_map(|id| self.children(*id)).map(|(child, _)| child).collect();
+        // Found first, because rewired barriers no longer have the removed members.
+        let left = children.iter().flat_map(|barrier| self.left_by_members(*barrier, going));
+        let left: BTreeSet<(NoderoleId, NoderoleId)> = left.collect();
+        children.extend(left.iter().map(|(child, _)| *child));
         let mut out_of_order: Vec<(NoderoleId, RoleName)> = Vec::new();
         for child in children.into_iter().filter(|child| !going.gone.contains_key(child)) {
             out_of_order.extend(self.removed_predecessors(child, going));
-            let parents = self.parents_without(child, going)?;
+            let parents = self.parents_without(child, going, &left)?;
             self.rewire(child, parents)?;
         }
         let dependents = going.dependents.iter().filter_map(|id| self.noderole(*id));
@@ -197,11 +254,11 @@ impl Draft<'_> {
             .collect();
         for (id, with) in &going.gone {
             let by = with.and_then(|with| names.get(&with).cloned());
-            let why = match by {
+            let cause = match by {
                 None => EffectCause::Requested { edit: seq },
                 Some(by) => EffectCause::Required { edit: seq, by, implicit: false },
             };
-            self.take(*id, why)?;
+            self.take(*id, cause)?;
         }
         out_of_order.iter().try_for_each(|(child, earlier)| self.follow(*child, earlier))
     }
@@ -220,16 +277,21 @@ impl Draft<'_> {
         lost.filter_map(|edge| Some((child, self.role_of(edge.parent)?.name.clone()))).collect()
     }
 
+    /// The parents of a child after the removal. `left`: the children that lose a barrier which
+    /// stays, with the barrier.
     fn parents_without(
         &self,
         child: NoderoleId,
         going: &RemovalClosure,
+        left: &BTreeSet<(NoderoleId, NoderoleId)>,
     ) -> Result<BTreeSet<EdgeDoc>, EditError> {
         let Some((_, _, noderole)) = self.noderole(child) else { return Ok(BTreeSet::new()) };
         let barrier = self.role_of(child).is_some_and(|role| role.gathers.is_some());
         let mut parents: BTreeSet<EdgeDoc> = BTreeSet::new();
         for edge in &noderole.parents {
-            if !going.gone.contains_key(&edge.parent) {
+            let stays = !going.gone.contains_key(&edge.parent)
+                && (edge.kind != EdgeKind::Hard || !left.contains(&(child, edge.parent)));
+            if stays {
                 parents.insert(*edge);
             } else if edge.kind == EdgeKind::Hard && !barrier {
                 let instead = self

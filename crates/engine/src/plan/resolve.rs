@@ -5,9 +5,9 @@
 //! skeleton.
 //!
 //! One rule concerns the result and not a single edit: no role name may refer to two roles
-//! ([`Draft::doubling`]). If two barclamps exchange a role, the rule is broken between the edits in
-//! any order. It is therefore checked after all edits. The edit at fault is then refused, and the
-//! others are applied again without it.
+//! ([`Draft::duplicate_role_edits`]). If two barclamps exchange a role, the rule is broken between
+//! the edits in any order. It is therefore checked after all edits. The edit at fault is then
+//! refused, and the others are applied again without it.
 //!
 //! [`edit`](super::edit) has the effect of each kind. [`bind`](super::bind) and
 //! [`remove`](super::remove) have the rules for additional bindings and for dependents.
@@ -20,13 +20,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::bind::Rules;
-use super::clash::SideEffects;
 use super::draft::Draft;
+use super::duplicate_roles::VisibilityEdit;
 use super::edit::{Edit, EditKind, NumberedEdit};
 use super::effects::{Effects, Refusal};
 use super::refusal::EditError;
-use super::visible_catalog::VisibilityEdit;
+use super::rules::Rules;
+use super::set_values;
+use super::side_effects::SideEffects;
 use crate::catalog::Catalog;
 use crate::cluster::Skeleton;
 pub use crate::cluster::phantom::fqdn as phantom_fqdn;
@@ -46,7 +47,7 @@ pub fn resolve_with_rules(
     edits: &[NumberedEdit],
 ) -> Effects {
     let AppliedEdits { draft, refused, .. } = apply_edits(rules, skeleton, catalog, edits);
-    draft.effects(refused)
+    set_values::effects(draft, refused)
 }
 
 /// The effects of the edits, and the side effects of each edit by its number.
@@ -57,7 +58,7 @@ pub fn resolve_with(
 ) -> (Effects, BTreeMap<u32, SideEffects>) {
     let AppliedEdits { draft, refused, side_effects } =
         apply_edits(Rules::default(), skeleton, catalog, edits);
-    (draft.effects(refused), side_effects)
+    (set_values::effects(draft, refused), side_effects)
 }
 
 /// Edits applied to a skeleton.
@@ -83,8 +84,9 @@ pub(super) fn apply_edits<'a>(
         let applied = apply_edits_except(&at_fault, Draft::new(skeleton, catalog, rules), edits);
         let refused: BTreeSet<u32> = applied.refused.iter().map(|refusal| refusal.edit).collect();
         let taken = edits.iter().filter(|edit| !refused.contains(&edit.seq));
-        let more =
-            applied.draft.doubling(&taken.filter_map(VisibilityEdit::by).collect::<Vec<_>>());
+        let more = applied
+            .draft
+            .duplicate_role_edits(&taken.filter_map(VisibilityEdit::by).collect::<Vec<_>>());
         if more.is_empty() {
             return applied;
         }
@@ -101,7 +103,7 @@ fn apply_edits_except<'a>(
     for NumberedEdit { seq, edit } in edits {
         let result = match at_fault.get(seq) {
             Some(error) => Err(error.clone()),
-            None => draft.whole(|draft| draft.apply(*seq, edit)),
+            None => draft.apply_or_roll_back(|draft| draft.apply(*seq, edit)),
         };
         let own = std::mem::take(&mut draft.side_effects);
         match result {
@@ -128,8 +130,8 @@ impl Draft<'_> {
     /// Requires a machine with a document. Any other node is edited without a proposal.
     pub fn documented(&self, node: NodeId) -> Result<&Fqdn, EditError> {
         let found = self.node(node)?;
-        match (found.phantom, found.bare) {
-            (true, _) => Err(EditError::Phantom(found.fqdn.clone())),
+        match (found.phantom, found.record_only) {
+            (true, _) => Err(EditError::Phantom(self.full_name(found))),
             (_, true) => Err(EditError::BareNode(found.fqdn.clone())),
             _ => Ok(&found.fqdn),
         }
@@ -142,24 +144,6 @@ pub(super) fn check_object(data: &Value) -> Result<(), DataError> {
     data::check_user_data(data)
 }
 
-/// The most similar name, if at most a third of its characters differ. Names with more differences
-/// are unlikely to be what the user meant.
-pub fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<String> {
-    let length = name.chars().count();
-    let alike = names.filter_map(|other| {
-        let of_other = other.chars().count();
-        // The threshold depends on the length of each name, so each is tested before names are
-        // compared by distance.
-        let is_near = |distance: usize| distance * 3 <= length.max(of_other);
-        // The distance is at least the difference in length. This check comes first because input
-        // can have any length.
-        let distance =
-            is_near(length.abs_diff(of_other)).then(|| strsim::damerau_levenshtein(name, other))?;
-        is_near(distance).then_some((distance, other))
-    });
-    alike.min().map(|(_, best)| best.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use uuid::Uuid;
@@ -168,17 +152,6 @@ mod tests {
     use crate::cluster::NoderoleKey;
     use crate::ids::{DeploymentId, RoleName};
     use crate::plan::{MAX_REASON, edit};
-
-    #[test]
-    fn only_similar_names_are_suggested() {
-        let of = |name: &str| nearest(name, ["web", "runtime", "dns-client"].into_iter());
-        assert_eq!(of("runtme").as_deref(), Some("runtime"));
-        assert_eq!(of("dnsclient").as_deref(), Some("dns-client"));
-        for far in ["db", "app", "zzz", "nothing", "x", "ööö", &"web".repeat(1_000_000)] {
-            assert_eq!(of(far), None, "{far:.20}");
-        }
-        assert_eq!(nearest("ap", ["a", "app", "b"].into_iter()).as_deref(), Some("app"));
-    }
 
     /// The refusals of edits with this reason that name missing things.
     fn refusals(reason: &str) -> Vec<String> {

@@ -8,6 +8,8 @@
 //!
 //! * Edges. They are planned again, so another of several possible parents may be chosen.
 //! * Re-run counts, which only rise.
+//! * Inheritance of a version that the ancestors no longer use. The deployment pins it instead.
+//!   Its other pins are restored.
 //! * Nodes that joined since. They stay, without noderoles of the deployment, because moving them
 //!   to the parent would write the parent.
 //! * Descendants. Each is restored on its own.
@@ -29,167 +31,36 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::bind::Rules;
 use super::draft::Draft;
 use super::edit::{self, Edit, EditKind, MAX_LISTED, NumberedEdit};
 use super::effects::Refusal;
-use super::materialize::{MaterializeError, NodeRecordLookup, materialize};
+use super::materialize::materialize;
 use super::resolve::resolve;
+use super::restore_goals::is_barrier;
+pub use super::restore_goals::{Goal, State};
+use super::rules::Rules;
+use super::writing::{MaterializeError, NodeRecordLookup};
 use crate::canonical::Hash;
-use crate::catalog::{Catalog, visible_barclamps};
+use crate::catalog::Catalog;
 use crate::cluster::{Blueprint, NoderoleKey, Skeleton, phantom};
 use crate::ids::{BarclampName, DeploymentId, NodeId, NoderoleId, RoleName};
 
 /// Maximum number of passes over refused edits. Real chains of dependencies are far shorter.
 const MAX_PASSES: usize = 64;
 
-/// The state of a deployment that restoring covers.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct State {
-    /// Its parent; `None` for the root.
-    pub parent: Option<DeploymentId>,
-    /// The visible version of each barclamp: its own pin or that of the nearest ancestor.
-    pub versions: BTreeMap<BarclampName, Hash>,
-    /// Its roles, with content and data.
-    pub roles: BTreeMap<RoleName, (Hash, Value)>,
-    /// The noderoles bound in it, with content and data. Barriers are omitted because they follow
-    /// their members.
-    pub noderoles: BTreeMap<(NodeId, NoderoleKey), (Hash, Value)>,
-    /// Its machines.
-    pub nodes: BTreeSet<NodeId>,
-}
-
-impl State {
-    /// A deployment's state in a blueprint; `None` if the blueprint does not contain it.
-    pub fn of(blueprint: &Blueprint, catalog: &Catalog, deployment: DeploymentId) -> Option<Self> {
-        let doc = &blueprint.deployments.get(&deployment)?.doc;
-        let mut state = Self {
-            parent: doc.parent,
-            roles: doc
-                .roles
-                .iter()
-                .map(|(name, role)| (name.clone(), (role.role, role.data.clone())))
-                .collect(),
-            ..Self::default()
-        };
-        let visible = visible_barclamps(blueprint.pins(deployment));
-        state.versions.extend(visible.into_iter().map(|pin| (pin.barclamp.clone(), pin.version)));
-        for (id, node) in &blueprint.nodes {
-            if node.doc.deployment == deployment && !node.doc.phantom {
-                state.nodes.insert(*id);
-            }
-            for (key, noderole) in
-                node.doc.noderoles.iter().filter(|(_, n)| n.deployment == deployment)
-            {
-                if !is_barrier(catalog, noderole.role) {
-                    state
-                        .noderoles
-                        .insert((*id, key.clone()), (noderole.role, noderole.data.clone()));
-                }
-            }
-        }
-        Some(state)
-    }
-
-    /// The differences between this state and another one.
-    fn lacking(&self, current: &Self) -> BTreeSet<Goal> {
-        let mut wanted = BTreeSet::new();
-        wanted.extend((self.parent != current.parent).then_some(Goal::Parent));
-        let versions = self
-            .versions
-            .iter()
-            .filter(|(name, version)| current.versions.get(*name) != Some(*version));
-        wanted.extend(versions.map(|(name, _)| Goal::Version(name.clone())));
-        let beside = current.versions.keys().filter(|name| !self.versions.contains_key(*name));
-        wanted.extend(beside.map(|name| Goal::WithoutBarclamp(name.clone())));
-        for name in self.roles.keys().chain(current.roles.keys()) {
-            match (self.roles.get(name), current.roles.get(name)) {
-                (Some(was), Some(current)) if was == current => {}
-                (Some(_), _) => drop(wanted.insert(Goal::Role(name.clone()))),
-                (None, _) => drop(wanted.insert(Goal::WithoutRole(name.clone()))),
-            }
-        }
-        for (node, key) in self.noderoles.keys().chain(current.noderoles.keys()) {
-            let at = (*node, key.clone());
-            match (self.noderoles.get(&at), current.noderoles.get(&at)) {
-                (Some(was), Some(current)) if was == current => {}
-                (Some(_), _) => drop(wanted.insert(Goal::Noderole(*node, key.clone()))),
-                (None, _) => drop(wanted.insert(Goal::WithoutNoderole(*node, key.clone()))),
-            }
-        }
-        wanted.extend(self.nodes.difference(&current.nodes).map(|node| Goal::Node(*node)));
-        wanted
-    }
-}
-
-impl State {
-    /// The goal that an edit of a barclamp's version serves.
-    pub(super) fn version_goal(&self, barclamp: &BarclampName) -> Goal {
-        match self.versions.contains_key(barclamp) {
-            true => Goal::Version(barclamp.clone()),
-            false => Goal::WithoutBarclamp(barclamp.clone()),
-        }
-    }
-
-    /// The barclamp version that a goal depends on: that of its role's barclamp. Used for goals
-    /// without an edit of their own.
-    fn version_of(&self, catalog: &Catalog, wanted: &Goal) -> Option<Goal> {
-        let (content, _) = match wanted {
-            Goal::Role(role) => self.roles.get(role)?,
-            Goal::Noderole(node, key) => self.noderoles.get(&(*node, key.clone()))?,
-            _ => return None,
-        };
-        Some(Goal::Version(catalog.role(*content).ok()?.barclamp.clone()))
-    }
-
-    /// Whether a noderole of a draft existed in the earlier state. True for barriers, which follow
-    /// their members.
-    fn has(&self, draft: &Draft<'_>, id: NoderoleId, deployment: DeploymentId) -> bool {
-        let Some((node, key, noderole)) = draft.noderole(id) else { return false };
-        let here =
-            noderole.deployment == deployment && self.noderoles.contains_key(&(node, key.clone()));
-        here || is_barrier(draft.catalog, noderole.role)
-    }
-}
-
-fn is_barrier(catalog: &Catalog, role: Hash) -> bool {
-    catalog.role(role).is_ok_and(|role| role.gathers.is_some())
-}
-
-/// A goal: one condition for a deployment to be in its earlier state.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Goal {
-    /// The deployment is below its earlier parent.
-    Parent,
-    /// The deployment sees the barclamp in its earlier version.
-    Version(BarclampName),
-    /// The deployment does not see the barclamp.
-    WithoutBarclamp(BarclampName),
-    /// The node belongs to the deployment.
-    Node(NodeId),
-    /// The deployment has the role, with its earlier content and data.
-    Role(RoleName),
-    /// The deployment does not have the role.
-    WithoutRole(RoleName),
-    /// The noderole is bound in the deployment, with its earlier content and data.
-    Noderole(NodeId, NoderoleKey),
-    /// The noderole is not bound in the deployment.
-    WithoutNoderole(NodeId, NoderoleKey),
-}
-
 /// A goal that cannot be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
     pub goal: Goal,
     /// The goal as text: `app on n1`.
-    pub what: String,
+    pub name: String,
     /// The reason as text.
     pub reason: String,
 }
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.reason)
+        write!(f, "{}: {}", self.name, self.reason)
     }
 }
 
@@ -206,7 +77,7 @@ pub struct Restore {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
     /// The deployment did not exist then.
-    #[error("The deployment did not exist at that target. Choose a later target")]
+    #[error("The deployment did not exist at that blueprint. Choose a later blueprint")]
     DidNotExist,
     /// The deployment does not exist now.
     #[error("The deployment no longer exists, and ids are never reused. Create a new deployment")]
@@ -225,7 +96,7 @@ pub struct RestoreInput<'a> {
     /// Every version ever imported.
     pub catalog: &'a Catalog,
     /// Records of nodes without a document.
-    pub bare: NodeRecordLookup<'a>,
+    pub records: NodeRecordLookup<'a>,
 }
 
 /// Finds the edits that restore a deployment to its earlier state.
@@ -243,7 +114,7 @@ pub fn restore(
         return Err(RestoreError::NoLongerExists);
     }
     let mut search = Restoring::of(now, &was, earlier_blueprint, deployment);
-    search.shape();
+    search.restore_structure();
     let Restoring { singles, refused, .. } = search;
     let (mut edits, mut refused) = (combine_edits(&singles), refused);
     let (mut current, refusals) = outcome(now, &edits, deployment)?;
@@ -255,11 +126,11 @@ pub fn restore(
         edits.extend(data);
         current = outcome(now, &edits, deployment)?.0;
     }
-    let missing = was.lacking(&current).into_iter().map(|wanted| {
+    let missing = was.differences_from(&current).into_iter().map(|goal| {
         let known =
-            refused.get(&wanted).or_else(|| refused.get(&was.version_of(now.catalog, &wanted)?));
-        let reason = known.cloned().unwrap_or_else(|| reason(now, &wanted));
-        Missing { what: goal_text(now, earlier_blueprint, &wanted), goal: wanted, reason }
+            refused.get(&goal).or_else(|| refused.get(&was.version_of(now.catalog, &goal)?));
+        let reason = known.cloned().unwrap_or_else(|| reason(now, &goal));
+        Missing { name: goal_text(now, earlier_blueprint, &goal), goal, reason }
     });
     Ok(Restore { missing: missing.collect(), edits })
 }
@@ -274,15 +145,16 @@ fn without(
 ) -> Vec<Edit> {
     let reasons: BTreeMap<u32, &String> =
         refusals.iter().map(|refusal| (refusal.edit, &refusal.reason)).collect();
-    let mut kept = Vec::new();
+    let mut remaining = Vec::new();
     for (seq, edit) in (1..).zip(edits) {
         match reasons.get(&seq) {
-            None => kept.push(edit),
-            Some(reason) => refused
-                .extend(edit.goals(was).into_iter().map(|wanted| (wanted, (*reason).clone()))),
+            None => remaining.push(edit),
+            Some(reason) => {
+                refused.extend(edit.goals(was).into_iter().map(|goal| (goal, (*reason).clone())))
+            }
         }
     }
-    kept
+    remaining
 }
 
 /// The deployment after the edits, and the edits that the rule about the result refuses. That rule
@@ -295,7 +167,7 @@ fn outcome(
     let numbered: Vec<NumberedEdit> =
         (1..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() }).collect();
     let effects = resolve(now.skeleton, now.catalog, &numbered);
-    let new = materialize(now.blueprint, now.bare, &effects)?.blueprint;
+    let new = materialize(now.blueprint, now.records, &effects)?.blueprint;
     let state = State::of(&new, now.catalog, deployment).ok_or(RestoreError::NoLongerExists)?;
     Ok((state, effects.refused))
 }
@@ -343,7 +215,7 @@ struct Restoring<'a> {
 
 /// The additional noderoles that a binding may add.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SideEffects {
+enum Additions {
     /// Only noderoles of the earlier state.
     OnlyRestored,
     /// Any noderole. Superfluous ones are removed again or reported.
@@ -351,7 +223,7 @@ enum SideEffects {
 }
 
 /// A kind of goal: returns the unmet goals with the edits that would meet them.
-type GoalFinder<R> = fn(&R, SideEffects) -> Vec<(Goal, Edit)>;
+type GoalFinder<R> = fn(&R, Additions) -> Vec<(Goal, Edit)>;
 
 impl<'a> Restoring<'a> {
     fn of(
@@ -386,10 +258,10 @@ impl<'a> Restoring<'a> {
     }
 
     /// Meets all goals except those about data, which no rule of binding reads.
-    fn shape(&mut self) {
+    fn restore_structure(&mut self) {
         for _ in 0..MAX_PASSES {
             self.refused.clear();
-            if !self.pass(SideEffects::OnlyRestored) && !self.pass(SideEffects::Anything) {
+            if !self.try_goals(Additions::OnlyRestored) && !self.try_goals(Additions::Anything) {
                 return;
             }
         }
@@ -397,11 +269,12 @@ impl<'a> Restoring<'a> {
 
     /// Tries an edit for each unmet goal, in the order that usually takes effect. Returns whether
     /// any edit did.
-    fn pass(&mut self, additions: SideEffects) -> bool {
-        let kinds: [GoalFinder<Self>; 8] = [
+    fn try_goals(&mut self, additions: Additions) -> bool {
+        let kinds: [GoalFinder<Self>; 9] = [
             Self::noderoles_to_unbind,
             Self::parent,
             Self::versions,
+            Self::own_versions,
             Self::moves,
             Self::roles_to_add,
             Self::binds,
@@ -410,27 +283,27 @@ impl<'a> Restoring<'a> {
         ];
         let done = self.singles.len();
         for kind in kinds {
-            for (wanted, edit) in kind(self, additions) {
-                self.attempt(wanted, edit, additions);
+            for (goal, edit) in kind(self, additions) {
+                self.attempt(goal, edit, additions);
             }
         }
         self.singles.len() > done
     }
 
-    fn attempt(&mut self, wanted: Goal, edit: Edit, additions: SideEffects) {
+    fn attempt(&mut self, goal: Goal, edit: Edit, additions: Additions) {
         // Another edit of this pass already added it.
-        if let Goal::Noderole(node, key) = &wanted
+        if let Goal::Noderole(node, key) = &goal
             && self.draft.node(*node).is_ok_and(|carrier| carrier.noderoles.contains_key(key))
         {
             return;
         }
         let (was, deployment) = (self.was, self.deployment);
-        let done = self.draft.whole(|draft| {
+        let done = self.draft.apply_or_roll_back(|draft| {
             let mark = draft.mark();
             // The number only appears in the reason. The proposal assigns the real one.
             draft.apply(0, &edit).map_err(|error| error.to_string())?;
             let new = draft.added_since(mark).find(|id| {
-                additions == SideEffects::OnlyRestored && !was.has(draft, *id, deployment)
+                additions == Additions::OnlyRestored && !was.has(draft, *id, deployment)
             });
             new.map_or(Ok(()), |id| {
                 Err(format!(
@@ -441,17 +314,17 @@ impl<'a> Restoring<'a> {
         });
         match done {
             Ok(()) => {
-                self.refused.remove(&wanted);
+                self.refused.remove(&goal);
                 self.singles.push(edit);
             }
-            Err(reason) => drop(self.refused.insert(wanted, reason)),
+            Err(reason) => drop(self.refused.insert(goal, reason)),
         }
     }
 
     /// Unbinds those with the highest rank first, with all noderoles of a role together.
-    fn noderoles_to_unbind(&self, _: SideEffects) -> Vec<(Goal, Edit)> {
+    fn noderoles_to_unbind(&self, _: Additions) -> Vec<(Goal, Edit)> {
         let mut ranks: BTreeMap<&RoleName, u32> = BTreeMap::new();
-        let mut beside = Vec::new();
+        let mut additional = Vec::new();
         for (node, carrier) in self.draft.nodes() {
             for (key, noderole) in
                 carrier.noderoles.iter().filter(|(_, n)| n.deployment == self.deployment)
@@ -460,30 +333,30 @@ impl<'a> Restoring<'a> {
                 if !known && !is_barrier(self.draft.catalog, noderole.role) {
                     let rank = ranks.entry(&key.role).or_default();
                     *rank = (*rank).max(noderole.rank);
-                    beside.push((key, node));
+                    additional.push((key, node));
                 }
             }
         }
-        beside.sort_by_key(|(key, node)| (Reverse(ranks.get(&key.role)), *key, *node));
+        additional.sort_by_key(|(key, node)| (Reverse(ranks.get(&key.role)), *key, *node));
         let edit = |key: &NoderoleKey, node| {
             Edit::Unbind(edit::Unbind { node, noderole: key.clone(), with_dependents: false })
         };
-        beside
+        additional
             .into_iter()
             .map(|(key, node)| (Goal::WithoutNoderole(node, key.clone()), edit(key, node)))
             .collect()
     }
 
     /// The move back comes before versions, because it changes the inherited ones.
-    fn parent(&self, _: SideEffects) -> Vec<(Goal, Edit)> {
+    fn parent(&self, _: Additions) -> Vec<(Goal, Edit)> {
         let (deployment, was) = (self.deployment, self.was.parent);
-        let Ok(here) = self.draft.deployment(deployment) else { return Vec::new() };
-        let parent = was.filter(|was| here.parent != Some(*was));
+        let Ok(current) = self.draft.deployment(deployment) else { return Vec::new() };
+        let parent = was.filter(|was| current.parent != Some(*was));
         let edit = |parent| Edit::MoveDeployment(edit::MoveDeployment { deployment, parent });
         parent.map(|parent| (Goal::Parent, edit(parent))).into_iter().collect()
     }
 
-    fn versions(&self, _: SideEffects) -> Vec<(Goal, Edit)> {
+    fn versions(&self, _: Additions) -> Vec<(Goal, Edit)> {
         let deployment = self.deployment;
         let seen = |barclamp: &BarclampName| self.draft.visible_version(deployment, barclamp);
         let other = self
@@ -491,8 +364,11 @@ impl<'a> Restoring<'a> {
             .versions
             .iter()
             .filter(|(barclamp, version)| seen(barclamp) != Some(**version));
-        let edit = |barclamp: &BarclampName, version: Hash| match self.inherited_version(barclamp)
-            == Some(version)
+        let edit = |barclamp: &BarclampName, version: Hash| match !self
+            .was
+            .own_versions
+            .contains(barclamp)
+            && self.inherited_version(barclamp) == Some(version)
         {
             true => Edit::InheritBarclamp(edit::InheritBarclamp {
                 deployment,
@@ -509,6 +385,31 @@ impl<'a> Restoring<'a> {
             .collect()
     }
 
+    /// Pins that the deployment had or did not have in the earlier state, if the version that it
+    /// sees is right already. A pin stays if the deployment would inherit another version.
+    fn own_versions(&self, _: Additions) -> Vec<(Goal, Edit)> {
+        let (deployment, was) = (self.deployment, self.was);
+        let Ok(current) = self.draft.deployment(deployment) else { return Vec::new() };
+        let mut all = Vec::new();
+        for (barclamp, version) in &was.versions {
+            let is_inherited = self.inherited_version(barclamp) == Some(*version);
+            let pinned = current.barclamps.contains_key(barclamp);
+            let barclamp = barclamp.clone();
+            match was.own_versions.contains(&barclamp) {
+                true if !pinned && is_inherited => all.push((
+                    Goal::OwnVersion(barclamp.clone()),
+                    edit::UseBarclamp { deployment, barclamp, version: *version }.into(),
+                )),
+                false if pinned && is_inherited => all.push((
+                    Goal::WithoutOwnVersion(barclamp.clone()),
+                    edit::InheritBarclamp { deployment, barclamp }.into(),
+                )),
+                _ => {}
+            }
+        }
+        all
+    }
+
     /// The version that the deployment would inherit without its own pin.
     fn inherited_version(&self, barclamp: &BarclampName) -> Option<Hash> {
         let above = self.draft.deployment(self.deployment).ok()?.parent?;
@@ -517,21 +418,23 @@ impl<'a> Restoring<'a> {
 
     /// Barclamps that the deployment pins now and did not see in the earlier state. Inherited
     /// barclamps are the ancestor's concern.
-    fn out_of_use(&self, _: SideEffects) -> Vec<(Goal, Edit)> {
-        let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
-        let beside =
-            here.barclamps.keys().filter(|barclamp| !self.was.versions.contains_key(*barclamp));
+    fn out_of_use(&self, _: Additions) -> Vec<(Goal, Edit)> {
+        let Ok(current) = self.draft.deployment(self.deployment) else { return Vec::new() };
+        let additional =
+            current.barclamps.keys().filter(|barclamp| !self.was.versions.contains_key(*barclamp));
         let edit = |barclamp: &BarclampName| {
             Edit::InheritBarclamp(edit::InheritBarclamp {
                 deployment: self.deployment,
                 barclamp: barclamp.clone(),
             })
         };
-        let beside = beside.filter(|barclamp| self.inherited_version(barclamp).is_none());
-        beside.map(|barclamp| (Goal::WithoutBarclamp(barclamp.clone()), edit(barclamp))).collect()
+        let additional = additional.filter(|barclamp| self.inherited_version(barclamp).is_none());
+        additional
+            .map(|barclamp| (Goal::WithoutBarclamp(barclamp.clone()), edit(barclamp)))
+            .collect()
     }
 
-    fn moves(&self, _: SideEffects) -> Vec<(Goal, Edit)> {
+    fn moves(&self, _: Additions) -> Vec<(Goal, Edit)> {
         let deployment = self.deployment;
         let away =
             |id: &&NodeId| self.draft.node(**id).is_ok_and(|node| node.deployment != deployment);
@@ -539,46 +442,46 @@ impl<'a> Restoring<'a> {
         self.was.nodes.iter().filter(away).map(|id| edit(*id)).collect()
     }
 
-    fn roles_to_add(&self, _: SideEffects) -> Vec<(Goal, Edit)> {
-        let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
-        let gone = self.was.roles.keys().filter(|role| !here.roles.contains_key(*role));
+    fn roles_to_add(&self, _: Additions) -> Vec<(Goal, Edit)> {
+        let Ok(current) = self.draft.deployment(self.deployment) else { return Vec::new() };
+        let gone = self.was.roles.keys().filter(|role| !current.roles.contains_key(*role));
         let edit = |role: &RoleName| {
             Edit::AddRole(edit::AddRole { deployment: self.deployment, role: role.clone() })
         };
         gone.map(|role| (Goal::Role(role.clone()), edit(role))).collect()
     }
 
-    fn roles_to_remove(&self, _: SideEffects) -> Vec<(Goal, Edit)> {
-        let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
-        let beside = here.roles.keys().filter(|role| !self.was.roles.contains_key(*role));
+    fn roles_to_remove(&self, _: Additions) -> Vec<(Goal, Edit)> {
+        let Ok(current) = self.draft.deployment(self.deployment) else { return Vec::new() };
+        let additional = current.roles.keys().filter(|role| !self.was.roles.contains_key(*role));
         let edit = |role: &RoleName| {
             Edit::RemoveRole(edit::RemoveRole { deployment: self.deployment, role: role.clone() })
         };
-        beside.map(|role| (Goal::WithoutRole(role.clone()), edit(role))).collect()
+        additional.map(|role| (Goal::WithoutRole(role.clone()), edit(role))).collect()
     }
 
     /// Noderoles with children on other nodes come first, from the bottom up. Otherwise other
     /// noderoles would be added in their place. Then roles follow from the top down, because each
     /// also adds the roles it requires. If that adds noderoles that did not exist, they follow from
     /// the bottom up. Only a role's first instance can be bound.
-    fn binds(&self, additions: SideEffects) -> Vec<(Goal, Edit)> {
+    fn binds(&self, additions: Additions) -> Vec<(Goal, Edit)> {
         let mut gone = Vec::new();
         for (node, key) in self.was.noderoles.keys().filter(|(_, key)| key.instance == 0) {
             let Ok(carrier) = self.draft.node(*node) else { continue };
             if carrier.noderoles.contains_key(key) {
                 continue;
             }
-            let Some(asked) = self.binding_node(*node, carrier.phantom) else { continue };
+            let Some(target) = self.binding_node(*node, carrier.phantom) else { continue };
             let rank = i64::from(self.ranks.get(&key.role).copied().unwrap_or_default());
             let shared = self.shared.contains(&key.id(*node));
-            let up = shared || additions == SideEffects::Anything;
-            gone.push((!shared, if up { rank } else { -rank }, key, asked, *node));
+            let up = shared || additions == Additions::Anything;
+            gone.push((!shared, if up { rank } else { -rank }, key, target, *node));
         }
         gone.sort();
         let edit = |node, role| Edit::Bind(edit::Bind { deployment: self.deployment, node, role });
         gone.into_iter()
-            .map(|(_, _, key, asked, node)| {
-                (Goal::Noderole(node, key.clone()), edit(asked, key.role.clone()))
+            .map(|(_, _, key, target, node)| {
+                (Goal::Noderole(node, key.clone()), edit(target, key.role.clone()))
             })
             .collect()
     }
@@ -648,11 +551,11 @@ fn listed(run: &[Edit]) -> Option<Edit> {
 }
 
 /// The reason for a goal for which no edit could be tried.
-fn reason(now: RestoreInput<'_>, wanted: &Goal) -> String {
+fn reason(now: RestoreInput<'_>, goal: &Goal) -> String {
     let name = |id: DeploymentId| {
         now.skeleton.deployments.get(&id).map(|d| d.name.to_string()).unwrap_or_default()
     };
-    match wanted {
+    match goal {
         Goal::Node(node) | Goal::Noderole(node, _) if !now.skeleton.nodes.contains_key(node) => {
             "The node was expunged since, and its id is never reused".into()
         }
@@ -679,13 +582,15 @@ fn reason(now: RestoreInput<'_>, wanted: &Goal) -> String {
         Goal::Role(_) => "The versions that can be used give it other content".into(),
         Goal::Parent
         | Goal::Version(_)
+        | Goal::OwnVersion(_)
+        | Goal::WithoutOwnVersion(_)
         | Goal::Node(_)
         | Goal::WithoutRole(_)
         | Goal::WithoutNoderole(..) => "A restored object needs its current state".into(),
     }
 }
 
-fn goal_text(now: RestoreInput<'_>, earlier_blueprint: &Blueprint, wanted: &Goal) -> String {
+fn goal_text(now: RestoreInput<'_>, earlier_blueprint: &Blueprint, goal: &Goal) -> String {
     let node = |id: &NodeId| {
         let known = now.skeleton.nodes.get(id).map(|node| &node.fqdn);
         let fqdn = known.or_else(|| earlier_blueprint.nodes.get(id).map(|node| &node.doc.fqdn));
@@ -697,10 +602,14 @@ fn goal_text(now: RestoreInput<'_>, earlier_blueprint: &Blueprint, wanted: &Goal
         };
         fqdn.map_or_else(|| id.to_string(), |fqdn| phantom::called(fqdn, name).into_owned())
     };
-    match wanted {
+    match goal {
         Goal::Parent => "the parent deployment".into(),
         Goal::Version(barclamp) => format!("version of barclamp {barclamp}"),
         Goal::WithoutBarclamp(barclamp) => format!("removal of barclamp {barclamp}"),
+        Goal::OwnVersion(barclamp) => format!("own version of barclamp {barclamp}"),
+        Goal::WithoutOwnVersion(barclamp) => {
+            format!("removal of the own version of barclamp {barclamp}")
+        }
         Goal::Node(id) => format!("node {}", node(id)),
         Goal::Role(role) => format!("role {role}"),
         Goal::WithoutRole(role) => format!("removal of role {role}"),

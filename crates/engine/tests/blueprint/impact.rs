@@ -6,7 +6,7 @@ use engine::Hash;
 use engine::anneal::StepState;
 use engine::blueprint::impact::{self, Impact, Loss, Planned, placed, running};
 use engine::blueprint::{difference, impact as of};
-use engine::catalog::{ConcurrencyGroupMode, JigClass, OnChange, Role, RunPolicy, Script};
+use engine::catalog::{ConcurrencyGroupMode, JigClass, OnChange, OnInput, Role, RunPolicy, Script};
 use engine::cluster::{Connection, ConnectionChange};
 use engine::gate::Risk;
 use engine::ids::{
@@ -68,7 +68,7 @@ fn new_noderoles_start_without_losses() {
     assert_eq!(
         starts,
         ["app@n1", "app@n2", "base@n1", "db@n1"],
-        "those that n2 needs are found on n1"
+        "the roles that n2 requires are available on n1"
     );
     assert!([found.restarts.count, found.lost.count, found.irreversible.count] == [0, 0, 0]);
     assert!(found.downstream.is_empty() && found.risks.is_empty());
@@ -92,8 +92,16 @@ fn rerun_reports_reason_and_descendants() {
     assert_eq!(found.risks, [Risk::Rerun].into());
     let below: Vec<(&str, usize)> =
         found.downstream.iter().map(|d| (d.deployment.as_str(), d.noderoles.count)).collect();
-    assert_eq!(below, [("web", 2)], "app and db of n1; what runs itself is not counted");
-    assert_eq!(order(&found), "1: base 1, web 1; 2: web 1", "two of n1 don't share a wave");
+    assert_eq!(
+        below,
+        [("web", 2)],
+        "app and db of n1 are counted, without the step that runs again itself"
+    );
+    assert_eq!(
+        order(&found),
+        "1: base 1, web 1; 2: web 1",
+        "two steps of n1 are in different waves"
+    );
 
     let (old, new) = (&changed.old, &changed.new);
     let shown = difference(old, new, &changed.changes).unwrap();
@@ -114,9 +122,13 @@ fn rerun_reports_reason_and_descendants() {
     );
     assert_eq!((now.downstream[0].noderoles.count, now.downstream[0].in_use), (2, Some(1)));
     assert_eq!((now.nodes, now.interrupted, now.lost_in_use), (2, Some(1), Some(0)));
-    assert_eq!((found.interrupted, found.lost_in_use), (None, None), "nobody looked");
+    assert_eq!(
+        (found.interrupted, found.lost_in_use),
+        (None, None),
+        "without step states, the impact does not know which steps are in use"
+    );
     let later = of(&planned, Some(&|id| (id == step(2, "web")).then_some(StepState::Active)));
-    assert_eq!(later.restarts.first[0].touched.fqdn, fqdn(2), "what is interrupted stands first");
+    assert_eq!(later.restarts.first[0].touched.fqdn, fqdn(2), "interrupted steps come first");
 }
 
 #[test]
@@ -138,7 +150,7 @@ fn wave_reports_its_dependencies() {
     assert_eq!(
         alone.waves.iter().map(|w| w.groups[0].queued).collect::<Vec<_>>(),
         [0, 1],
-        "its node runs one at a time"
+        "a node runs one step at a time"
     );
     assert_eq!(alone.waves[1].groups[0].after.count, 0);
 }
@@ -183,7 +195,7 @@ fn removed_noderoles_are_named() {
             Loss::Noderole { noderole: key("web"), fqdn: fqdn(1) },
             Loss::Data { of: "app on n1.house.example.com".into(), paths: vec!["/a".into()] },
         ],
-        "the gravest first"
+        "the most severe losses come first"
     );
     assert_eq!(found.risks, [Risk::Removal, Risk::Rerun].into());
 }
@@ -210,11 +222,11 @@ fn roles_missing_in_version_are_lost() {
         version,
     });
     let found = impact_of(&world.change(std::slice::from_ref(&using)));
-    let what = "script 20-b.sh of role app".to_owned();
+    let script = "script 20-b.sh of role app".to_owned();
     assert_eq!(
         found.lost.first,
-        [Loss::Content { what, barclamp: house, deployment: web }],
-        "the one from above had it"
+        [Loss::Content { part: script, barclamp: house, deployment: web }],
+        "the inherited version had the content"
     );
     world.commit(&[using]);
     let back = impact_of(&world.change(&[Edit::InheritBarclamp(edit::InheritBarclamp {
@@ -252,13 +264,13 @@ fn retained_results_are_reported_without_run() {
         bind(WEB, 1, "own"),
         bind(WEB, 1, "runs"),
     ]);
-    let kept =
+    let retained =
         |found: &Impact| found.retained.first.iter().map(ToString::to_string).collect::<Vec<_>>();
     let changed =
         world.change(&[role_data(WEB, "app", json!({"a": 1})), data(1, "own", json!({"a": 1}))]);
     let found = impact_of(&changed);
     assert_eq!(
-        (kept(&found), found.restarts.count),
+        (retained(&found), found.restarts.count),
         (vec!["app on n1".into(), "app on n2".into(), "own on n1".into()], 0)
     );
     // A step without an applied result has nothing to retain: its next run uses the new data.
@@ -273,7 +285,7 @@ fn retained_results_are_reported_without_run() {
         } else {
             Vec::new()
         };
-        assert_eq!(kept(&found), [vec!["app on n1".to_owned()], others].concat(), "{state}");
+        assert_eq!(retained(&found), [vec!["app on n1".to_owned()], others].concat(), "{state}");
     }
     assert_eq!(impact_at(&changed, Some(&|_| None)).retained.count, 0);
     let all = vec![keeps("app", "newer"), keeps("own", ""), keeps("same", ""), role("runs", &[])];
@@ -287,7 +299,7 @@ fn retained_results_are_reported_without_run() {
     let again: Vec<String> =
         found.restarts.first.iter().map(|restart| restart.touched.to_string()).collect();
     assert_eq!(
-        (kept(&found), again),
+        (retained(&found), again),
         (vec!["app on n1".into(), "app on n2".into()], vec!["runs on n1".to_owned()])
     );
     assert_eq!(
@@ -295,7 +307,7 @@ fn retained_results_are_reported_without_run() {
             .retained
             .count,
         0,
-        "asked, it runs"
+        "a requested run is not counted as retained"
     );
 }
 
@@ -326,8 +338,8 @@ fn sideways_move_is_risk_unlike_move_down() {
     // A deployment that moves down counts too: other ancestors grant permissions.
     let down = Edit::MoveDeployment(edit::MoveDeployment { deployment: EDGE, parent: WEB });
     assert_eq!(impact_of(&world.change(&[down])).risks, [Risk::Move].into());
-    let beside = world.with_node(1, |doc| doc.deployment = EDGE);
-    assert_eq!(impact_of(&world.to(beside)).risks, [Risk::Move].into());
+    let moved = world.with_node(1, |doc| doc.deployment = EDGE);
+    assert_eq!(impact_of(&world.to(moved)).risks, [Risk::Move].into());
 }
 
 #[test]
@@ -345,7 +357,11 @@ fn changed_connection_is_a_risk() {
         .change(&[Edit::SetHints(edit::SetHints { node: node(1), hints: json!({"rack": 7}) })]);
     assert_eq!(impact_of(&hints).risks, [].into());
     let first = world.change(&[bind(WEB, 2, "base")]);
-    assert_eq!(impact_of(&first).risks, [].into(), "a first document is no change of a connection");
+    assert_eq!(
+        impact_of(&first).risks,
+        [].into(),
+        "the first document of a node does not change its connection"
+    );
 }
 
 #[test]
@@ -373,7 +389,7 @@ fn waves_show_immediate_steps_and_concurrency() {
         found.waves.iter().map(|w| (w.runs, w.immediate)).collect::<Vec<_>>(),
         [(0, 1), (1, 1), (6, 0)]
     );
-    assert_eq!(found.wave_count(), 2, "what holds at once runs in none");
+    assert_eq!(found.wave_count(), 2, "an immediate step has no wave of its own");
 }
 
 #[test]
@@ -389,7 +405,11 @@ fn phantom_is_not_counted_as_node() {
     });
     let edits = [create, bind(made, 1, "member"), bind(made, 2, "app")];
     let found = impact_of(&world.change(&edits));
-    assert_eq!((found.starts.count, found.nodes), (3, 2), "the cluster's barrier is on none");
+    assert_eq!(
+        (found.starts.count, found.nodes),
+        (3, 2),
+        "the barrier of the cluster is on no real node"
+    );
     let groups = found.waves.iter().flat_map(|wave| &wave.groups);
     let whole: Vec<_> =
         groups.filter(|group| group.is_phantom()).map(|group| group.role.as_str()).collect();
@@ -402,6 +422,41 @@ fn phantom_is_not_counted_as_node() {
     );
     assert!(matches!(gone.lost.first.as_slice(), [Loss::Deployment { .. }]), "{:?}", gone.lost);
     assert_eq!(gone.nodes, 0);
+}
+
+#[test]
+fn unbound_barrier_member_makes_balancer_follow_up() {
+    let member = flagged(role("member", &[]), |f| f.cluster = true);
+    let mut world = World::of(vec![member, role("balancer", &["member"])]);
+    let made = DeploymentId(Uuid::from_u128(60));
+    let create = Edit::CreateDeployment(edit::CreateDeployment {
+        id: made,
+        phantom: NodeId(Uuid::from_u128(61)),
+        name: DeploymentName::parse("made").unwrap(),
+        parent: WEB,
+    });
+    let members = [bind(made, 1, "member"), bind(made, 2, "member")];
+    world.commit(&[&[create][..], &members, &[bind(made, 3, "balancer")]].concat());
+    let unbind = edit::Unbind { node: node(2), noderole: key("member"), with_dependents: false };
+    let found = impact_of(&world.change(&[Edit::Unbind(unbind)]));
+    assert_eq!(found.wave_count(), 0, "the change itself runs nothing");
+    let follow_ups = found.follow_ups().flat_map(|group| &group.noderoles.first);
+    let follow_ups: Vec<String> = follow_ups
+        .map(|touched| format!("{}@{}", touched.noderole, touched.fqdn.short()))
+        .collect();
+    assert_eq!(follow_ups, ["balancer@n3"]);
+}
+
+#[test]
+fn destructive_dependent_is_reported_and_never_follows_up() {
+    let wipe = flagged(role("wipe", &["base"]), |f| f.destructive = true);
+    let mut world = World::of(vec![role("base", &[]), wipe]);
+    world.commit(&[bind(WEB, 1, "base"), bind(WEB, 1, "wipe")]);
+    let rerun = edit::Rerun { node: node(1), noderole: key("base"), reason: "drift".into() };
+    let found = impact_of(&world.change(&[Edit::Rerun(rerun)]));
+    assert_eq!(found.follow_ups().count(), 0);
+    let [group] = found.downstream.as_slice() else { panic!("{:?}", found.downstream) };
+    assert_eq!((group.on_input, group.noderoles.count), (OnInput::Report, 1));
 }
 
 #[test]

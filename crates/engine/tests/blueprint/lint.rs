@@ -74,10 +74,14 @@ fn findings_knowing(
     let all = lint(&subject, &impact(&planned, None));
     let only = errors(&subject);
     let of_all: Vec<&Finding> = all.iter().filter(|f| f.level == Level::Error).collect();
-    assert_eq!(only.iter().collect::<Vec<_>>(), of_all, "the commit asks the same as the review");
+    assert_eq!(
+        only.iter().collect::<Vec<_>>(),
+        of_all,
+        "the commit must find the same as the review"
+    );
     assert!(all.iter().all(|f| f.level == f.check.level()
         && !f.at.is_empty()
-        && !f.what.is_empty()
+        && !f.problem.is_empty()
         && !f.remedy.is_empty()));
     all
 }
@@ -93,7 +97,7 @@ fn trips(world: &World, changed: &Changed, check: LintCheck, part: &str) {
     let found = all
         .iter()
         .find(|f| f.check == check)
-        .unwrap_or_else(|| panic!("{} is not among {all:?}", check.id()));
+        .unwrap_or_else(|| panic!("check {} is missing in {all:?}", check.id()));
     assert!(found.to_string().contains(part), "{found}");
 }
 
@@ -122,7 +126,7 @@ fn check_ids_are_unique() {
     for check in LintCheck::ALL {
         assert_eq!(serde_json::to_value(check).unwrap(), check.id());
     }
-    assert!(LintCheck::ALL.is_sorted_by_key(|check| check.level()), "errors are told first");
+    assert!(LintCheck::ALL.is_sorted_by_key(|check| check.level()), "errors come before warnings");
 }
 
 #[test]
@@ -183,10 +187,10 @@ fn abstract_role_is_error() {
 fn noderole_outside_tree_is_error() {
     let mut world = World::of(vec![role("app", &[])]);
     world.commit(&[bind(WEB, 1, "app"), bind(SYSTEM, 2, "app")]);
-    let beside = world.with_node(1, |doc| doc.deployment = EDGE);
+    let moved = world.with_node(1, |doc| doc.deployment = EDGE);
     trips(
         &world,
-        &world.to(beside),
+        &world.to(moved),
         LintCheck::NodeOutsideDeployment,
         "bound in web, but its node would be in edge",
     );
@@ -244,7 +248,7 @@ fn unknown_or_inactive_jig_is_error() {
     let plain = world.change(&[bind(WEB, 1, "app")]);
     let off = findings_with(&world, &plain, &[("noop", false)], None);
     assert_eq!((off.len(), off[0].check), (1, LintCheck::InactiveJig));
-    assert!(off[0].remedy.contains("Switch jig noop on"), "{}", off[0]);
+    assert!(off[0].remedy.contains("Turn jig noop on"), "{}", off[0]);
     assert_eq!(findings_with(&world, &plain, &[("noop", true), ("other", false)], None), []);
 
     let switch = |active| {
@@ -256,7 +260,7 @@ fn unknown_or_inactive_jig_is_error() {
     assert_eq!(
         findings_with(&without, &together, &[("noop", false)], None),
         [],
-        "the same change switches it on"
+        "the same change enables the jig"
     );
 
     world.commit(&[bind(WEB, 1, "app")]);
@@ -396,7 +400,7 @@ fn plain_text_secret_is_found() {
     );
     assert!(
         !serde_json::to_string(&findings(&world, &shared)).unwrap().contains(&token),
-        "it is not told once more"
+        "the finding must not repeat the secret"
     );
     passes(
         &world,
@@ -486,7 +490,7 @@ fn weakened_policy_with_other_change_is_error() {
     let weaker = findings_with(&world, &changed, &[], Some((&policy(1, 2), &policy(1, 1))));
     let checks: Vec<LintCheck> = weaker.iter().map(|finding| finding.check).collect();
     assert_eq!(checks, [LintCheck::PolicyWeakened, LintCheck::PolicyWeaker]);
-    assert!(weaker[0].what.contains("destructive: 2 -> 1"), "{}", weaker[0]);
+    assert!(weaker[0].problem.contains("destructive: 2 -> 1"), "{}", weaker[0]);
     assert_eq!(findings_with(&world, &changed, &[], Some((&policy(1, 2), &policy(2, 2)))), []);
     let alone = world.to(world.blueprint.clone());
     let warned = findings_with(&world, &alone, &[], Some((&policy(2, 2), &policy(1, 1))));
@@ -494,9 +498,13 @@ fn weakened_policy_with_other_change_is_error() {
         (warned.len(), warned[0].check, warned[0].level),
         (1, LintCheck::PolicyWeaker, Level::Warning)
     );
-    assert!(warned[0].what.contains("every change: 2 -> 1, destructive: 2 -> 1"), "{}", warned[0]);
+    assert!(
+        warned[0].problem.contains("every change: 2 -> 1, destructive: 2 -> 1"),
+        "{}",
+        warned[0]
+    );
     let mixed = findings_with(&world, &alone, &[], Some((&policy(1, 3), &policy(2, 2))));
-    assert_eq!(mixed.len(), 1, "one part that is weaker is enough");
+    assert_eq!(mixed.len(), 1, "one weaker part of a policy is enough");
     assert_eq!(findings_with(&world, &alone, &[], Some((&policy(1, 1), &policy(1, 2)))), []);
 }
 
@@ -519,16 +527,16 @@ fn unsatisfiable_policy_is_error() {
     };
     let found =
         |before: &Policy, after: &Policy, all, others| found_in(&alone, before, after, all, others);
-    let reported = |what: &str, never: &str| {
+    let reported = |problem: &str, never: &str| {
         let remedy = "Require fewer approvals, or give more people the reviewer permission first";
-        vec![(Level::Error, format!("policy: {what}: {never} be committed. {remedy}"))]
+        vec![(Level::Error, format!("policy: {problem}: {never} be committed. {remedy}"))]
     };
     let two = "The policy would require 2 approvals for every change, but only 1 person may review \
                without being an author";
     assert_eq!(
         found(&policy(1, 2), &policy(2, 2), 2, 1),
         reported(two, "this change could never"),
-        "an author does not count"
+        "an author does not count as a reviewer"
     );
     assert_eq!(found(&policy(1, 2), &policy(2, 2), 2, 2), []);
     let risk = "The policy would require 3 approvals for a destructive change, but only 2 people may \
@@ -537,17 +545,21 @@ fn unsatisfiable_policy_is_error() {
         found(&policy(1, 1), &policy(1, 3), 2, 1),
         reported(risk, "no such change could ever")
     );
-    assert_eq!(found(&policy(1, 1), &policy(1, 2), 2, 1), [], "somebody else may write it");
+    assert_eq!(found(&policy(1, 1), &policy(1, 2), 2, 1), [], "another person may be the author");
     let wiped = world.change(&[bind(WEB, 1, "wipe")]);
     let own = "The policy would require 2 approvals for a destructive change, but only 1 person may \
                review without being an author";
     assert_eq!(
         found_in(&wiped, &policy(1, 1), &policy(1, 2), 2, 1),
         reported(own, "this change could never"),
-        "it is one itself"
+        "the change of the test is itself destructive"
     );
     assert_eq!(found_in(&wiped, &policy(1, 1), &policy(1, 2), 3, 2), []);
-    assert_eq!(found(&policy(9, 9), &policy(5, 9), 2, 1), [], "the way down is open");
+    assert_eq!(
+        found(&policy(9, 9), &policy(5, 9), 2, 1),
+        [],
+        "a policy that is still too strict may be lowered"
+    );
     let people = [1, 2, 3].map(|n| PersonId(Uuid::from_u128(n)));
     let among = Reviewers::of(&people.into(), &[people[0], PersonId(Uuid::from_u128(9))].into());
     assert_eq!(among, Reviewers { all: 3, others: 2 });
@@ -680,13 +692,13 @@ fn outdated_or_mismatched_version_is_warning() {
     // Using a version also updates its roles, so the test writes a role that differs from the pin
     // directly.
     let other = world.catalog.barclamp(nine).unwrap().roles[&name("app")];
-    let mut beside = world.blueprint.clone();
-    let mut doc = (*beside.deployments[&WEB].doc).clone();
+    let mut changed = world.blueprint.clone();
+    let mut doc = (*changed.deployments[&WEB].doc).clone();
     doc.roles.get_mut(&name("app")).unwrap().role = other;
-    beside.insert_deployment(doc).unwrap();
+    changed.insert_deployment(doc).unwrap();
     trips(
         &world,
-        &world.to(beside),
+        &world.to(changed),
         LintCheck::RoleVersionMismatch,
         "The role has other content than in \
                                                             house 1",
@@ -730,13 +742,13 @@ fn emptied_deployment_or_moved_node_is_warning() {
         [1, 2].map(|n| Edit::MoveNode(edit::MoveNode { node: node(n), deployment: blue }));
     passes(&world, &world.change(&together), LintCheck::MovedFromDependents);
 
-    let bare = world.with_node(4, |doc| {
+    let unbound = world.with_node(4, |doc| {
         doc.noderoles.clear();
         doc.deployment = SYSTEM;
     });
     trips(
         &world,
-        &world.to(bare),
+        &world.to(unbound),
         LintCheck::EmptiedDeployment,
         "edge: No node and no noderole would be left in the deployment",
     );
@@ -751,7 +763,7 @@ fn excess_findings_are_counted() {
         (0..60).map(|n| data(1, &format!("r{n}"), json!({"password": "x"}))).collect();
     let found = findings(&world, &world.change(&edits));
     assert_eq!(found.len(), MAX_FINDINGS_PER_CHECK);
-    assert!(found.last().unwrap().what.ends_with("(and 10 more like this)"));
+    assert!(found.last().unwrap().problem.ends_with("(and 10 more like this)"));
 }
 
 /// The findings for a secret in `app` of web, given what workers report for that name.
@@ -777,7 +789,11 @@ fn secret_findings(
     reported.insert("other".into(), KnownSecret { name: "other".into(), ..secret(None) });
     let reviewers = Reviewers { all: 20, others: 20 };
     let found = findings_knowing(&world, &changed, &[], None, reviewers, Some(&reported));
-    assert_eq!(findings(&world, &changed), [], "nothing is known where no worker reports");
+    assert_eq!(
+        findings(&world, &changed),
+        [],
+        "without reports of workers, secrets are not checked"
+    );
     found.into_iter().map(|finding| (finding.check, finding.to_string())).collect()
 }
 
@@ -825,8 +841,8 @@ fn secrets_are_checked_against_worker_descriptors() {
         let found = secret_findings(inherited, version, known.clone());
         match (found.as_slice(), expected) {
             ([], None) => {}
-            ([(check, text)], Some((wanted, part))) => {
-                assert!(*check == wanted && text.contains(part), "{text}")
+            ([(check, text)], Some((expected, part))) => {
+                assert!(*check == expected && text.contains(part), "{text}")
             }
             other => panic!("{known:?}: {other:?}"),
         }

@@ -1,6 +1,6 @@
 //! Compares blueprints: the difference, its impact, and the findings of lint.
 
-#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod difference;
 mod impact;

@@ -54,7 +54,7 @@ fn removals_run_against_the_edges() {
             (removal(1, "app"), 0, vec![]),
             (removal(1, "base"), 1, vec![(removal(1, "app"), EdgeKind::Hard)]),
         ],
-        "runtime has no removal step and passes the order on"
+        "the runtime has no removal step, so its edges connect app and base"
     );
     assert_eq!(changed.projection.removed.len(), 3);
     assert_eq!(impact_of(&changed).risks, [Risk::Removal].into());
@@ -72,9 +72,13 @@ fn removal_has_content_from_before() {
     let of_role = world.blueprint.deployments[&WEB].doc.roles.get(&key("app").role);
     let hash = |action| content(noderole, of_role, &action).unwrap();
     let changed = world.change(&[unbind(1, "app")]);
-    let [step] = changed.projection.removals.as_slice() else { panic!("one removal") };
+    let [step] = changed.projection.removals.as_slice() else { panic!("expected one removal") };
     assert_eq!((step.content, step.role), (hash(ActionName::remove()), noderole.role));
-    assert_ne!(step.content, hash(ActionName::run()), "the ledger tells the actions apart");
+    assert_ne!(
+        step.content,
+        hash(ActionName::run()),
+        "run and remove have different content hashes"
+    );
     assert_eq!(step.join(), Join::default(), "the join of run does not apply");
 }
 
@@ -85,7 +89,7 @@ fn expunged_node_and_bound_noderole_have_no_removal() {
     let expunge = Edit::ExpungeNode(edit::ExpungeNode { node: node(1), reason: "burnt".into() });
     let changed = world.change(&[expunge]);
     assert_eq!(changed.projection.removed, [key("app").id(node(1))]);
-    assert_eq!(changed.projection.removals, [], "nothing can run there");
+    assert_eq!(changed.projection.removals, [], "a removal cannot run on an expunged node");
     let again = world.change(&[unbind(2, "app"), bind(WEB, 2, "app")]);
     assert_eq!(again.projection.removals, []);
 }
@@ -100,7 +104,7 @@ fn review_names_removals_and_noderoles_left_on_nodes() {
         list.first.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     assert_eq!(named(&found.undone), ["app on n1", "app on n2"]);
-    assert_eq!(named(&found.left), ["plain on n1"]);
+    assert_eq!(named(&found.left_in_place), ["plain on n1"]);
     let wave: Vec<(String, String, usize)> = found.waves[0]
         .groups
         .iter()
@@ -195,9 +199,9 @@ proptest! {
         let removals = world.to(new).projection.removals;
 
         let of = |id: NoderoleId| StepId::of(id, &ActionName::remove());
-        let wanted: BTreeSet<StepId> =
+        let expected: BTreeSet<StepId> =
             (0..docs.len()).filter(|n| gone[*n] && can[*n]).map(|n| of(id(n))).collect();
-        prop_assert_eq!(removals.iter().map(|step| step.id).collect::<BTreeSet<_>>(), wanted);
+        prop_assert_eq!(removals.iter().map(|step| step.id).collect::<BTreeSet<_>>(), expected);
         let rank: BTreeMap<StepId, u32> =
             removals.iter().map(|step| (step.id, step.rank)).collect();
         for step in &removals {

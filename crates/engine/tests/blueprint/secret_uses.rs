@@ -67,7 +67,7 @@ fn deployment_data_secret_lists_its_nodes() {
     assert_eq!(
         uses_of(&world.change(&[rerun(1, "db")])),
         (vec![], false),
-        "the same secret as before"
+        "the step uses the same secret as before"
     );
 }
 
@@ -107,11 +107,19 @@ fn new_noderole_receives_inherited_secrets() {
     world.commit(&[data(1, "db", json!({"key": secret("db/password", 1)})), bind(WEB, 3, "proxy")]);
     let (secrets, risk) = uses_of(&world.change(&[bind(WEB, 1, "app")]));
     let expected = "receives secret db/password version 1 in app of web on n1, from the data of other noderoles";
-    assert_eq!((secrets, risk), (vec![expected.into()], true), "by its parent");
+    assert_eq!(
+        (secrets, risk),
+        (vec![expected.into()], true),
+        "the secret comes from the data of a parent noderole"
+    );
     let (secrets, risk) = uses_of(&world.change(&[bind(WEB, 3, "db")]));
     let expected =
         "receives secret tls/key version 3 in db of web on n3, from the data of other noderoles";
-    assert_eq!((secrets, risk), (vec![expected.into()], true), "by its node");
+    assert_eq!(
+        (secrets, risk),
+        (vec![expected.into()], true),
+        "the secret comes from the data of another noderole on the node"
+    );
 }
 
 #[test]
@@ -146,7 +154,7 @@ fn changed_role_content_secret_is_listed() {
     assert_eq!(
         uses_of(&next.to(new)),
         (vec!["uses secret db/password version 7 in db of web on n1".into()], true),
-        "{:?} on {:?}",
+        "the use is listed for {:?} on {:?}",
         key("db"),
         node(1)
     );

@@ -27,7 +27,7 @@ fn only_changed_documents_lose_their_mark() {
     assert_eq!(first.keys().collect::<Vec<_>>(), [&one, &two]);
     assert_ne!(first[&one], second[&one]);
     assert_eq!(first[&two], second[&two]);
-    assert_ne!(first[&one], first[&two], "the same on another node is another change");
+    assert_ne!(first[&one], first[&two], "the same change on another node is a different change");
     let roles = of(&world, &[role_data(WEB, "app", json!({"a": 1}))]);
     assert_eq!(roles.keys().collect::<Vec<_>>(), [&Anchor::Deployment(WEB)]);
 }
@@ -53,13 +53,13 @@ fn policy_change_is_marked_like_document() {
     let (one, two) = (of(policy(1, 2), policy(1, 3)), of(policy(1, 2), policy(2, 3)));
     let (first, second) = (contents(&one).unwrap(), contents(&two).unwrap());
     assert_eq!(first.keys().collect::<Vec<_>>(), [&Anchor::Policy(None)]);
-    assert_ne!(first, second, "another policy is another change");
+    assert_ne!(first, second, "another policy is a different change");
     let stands = |difference, value: &str| Anchor::Policy(Some(value.into())).exists_in(difference);
     assert!(
         Anchor::Policy(None).exists_in(&one)
             && stands(&one, "/by_risk/removal")
             && stands(&two, "/approvals")
     );
-    assert!(!stands(&one, "/approvals"), "what stays is no change");
+    assert!(!stands(&one, "/approvals"), "an unchanged value is not a change");
     assert!(!Anchor::Policy(None).exists_in(&Difference::default()));
 }

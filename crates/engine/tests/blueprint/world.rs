@@ -139,19 +139,19 @@ impl World {
         object.hash
     }
 
-    fn bare(&self) -> impl Iterator<Item = (NodeId, Fqdn, DeploymentId)> {
+    fn records(&self) -> impl Iterator<Item = (NodeId, Fqdn, DeploymentId)> {
         (1..=self.nodes).map(|n| (node(n), fqdn(n), SYSTEM))
     }
 
     /// The result of edits, all of which must take effect.
     pub fn change(&self, edits: &[Edit]) -> Changed {
-        let skeleton = Skeleton::of(&self.blueprint, self.bare(), &self.catalog).unwrap();
+        let skeleton = Skeleton::of(&self.blueprint, self.records(), &self.catalog).unwrap();
         let numbered: Vec<NumberedEdit> =
             (1..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() }).collect();
         let effects = resolve(&skeleton, &self.catalog, &numbered);
         assert_eq!(effects.refused, []);
-        let bare = |id| self.bare().find(|b| b.0 == id).map(|b| (b.1, b.2).into());
-        let new = materialize(&self.blueprint, &bare, &effects).unwrap().blueprint;
+        let records = |id| self.records().find(|b| b.0 == id).map(|b| (b.1, b.2).into());
+        let new = materialize(&self.blueprint, &records, &effects).unwrap().blueprint;
         Changed { effects, ..self.to(new) }
     }
 

@@ -9,8 +9,8 @@ use stateright::{Model, Property};
 
 use super::database::Ender;
 use super::state::{
-    Attempt, End, Guard, LeasedRun, Ledger, Node, Owner, Phase, ProgramView, Protocol, RunNo,
-    State, StepRow, Truth,
+    Attempt, End, Guard, LeasedRun, Ledger, Node, Owner, Phase, Protocol, ReaperView, RunNo, State,
+    StepRow, Truth,
 };
 
 /// One action of one actor.
@@ -153,13 +153,13 @@ impl Protocol {
                     actions.push(Action::CheckNodeAgain(worker, false));
                 }
             }
-            Phase::StreamItem => {
+            Phase::Fetching => {
                 actions.push(Action::Fetch(worker));
                 if state.left.cuts > 0 {
                     actions.push(Action::CutLine(worker));
                 }
             }
-            Phase::ClashSubject(_) => actions.push(Action::Finish(worker)),
+            Phase::Finishing(_) => actions.push(Action::Finish(worker)),
         }
         if matches!(phase, Phase::Sent | Phase::Cut) {
             let reached = [true, false].into_iter().take(if state.left.cuts > 0 { 2 } else { 1 });
@@ -290,7 +290,7 @@ impl Protocol {
                 // supervisor.
                 let has_result = node.results.contains_key(&run);
                 let phase =
-                    if has_result { Phase::StreamItem } else { Phase::ClashSubject(End::Failed) };
+                    if has_result { Phase::Fetching } else { Phase::Finishing(End::Failed) };
                 state.workers[worker] = Some(LeasedRun { run, phase });
             }
             Action::Fetch(_) => {
@@ -300,12 +300,12 @@ impl Protocol {
                     // The script failed, or a newer attempt has deleted the outcome.
                     Some(false) | None => End::Failed,
                 };
-                state.workers[worker] = Some(LeasedRun { run, phase: Phase::ClashSubject(end) });
+                state.workers[worker] = Some(LeasedRun { run, phase: Phase::Finishing(end) });
             }
             Action::CutLine(_) => {
                 now(match phase {
-                    // An errand is not repeated: whether its script succeeded is unknown.
-                    Phase::StreamItem => Phase::ClashSubject(End::Failed),
+                    // The fetch is not repeated: whether the script succeeded is unknown.
+                    Phase::Fetching => Phase::Finishing(End::Failed),
                     _ => Phase::Cut,
                 });
                 state.left.cuts -= 1;
@@ -316,11 +316,11 @@ impl Protocol {
                 self.try_end(state, row.step, run, reached);
             }
             Action::StopCancelled(_, reached) => {
-                now(Phase::ClashSubject(End::Canceled));
+                now(Phase::Finishing(End::Canceled));
                 self.try_end(state, row.step, run, reached);
             }
             Action::Finish(_) => {
-                let Phase::ClashSubject(end) = phase else { return };
+                let Phase::Finishing(end) = phase else { return };
                 let applied = self.end_run(state, run, Ender::Worker(worker), end);
                 state.truth.late |= !applied;
                 state.workers[worker] = None;
@@ -345,8 +345,7 @@ impl Protocol {
             return;
         }
         if self.has(Guard::Approval) && !state.truth.approved.contains(&row.generation) {
-            state.workers[worker] =
-                Some(LeasedRun { run, phase: Phase::ClashSubject(End::Failed) });
+            state.workers[worker] = Some(LeasedRun { run, phase: Phase::Finishing(End::Failed) });
             return;
         }
         let node = self.steps[row.step].node;
@@ -371,7 +370,7 @@ impl Protocol {
             // The call may still be in transit and must not start later. If the request does not
             // reach the node, it still may.
             self.try_end(state, state.runs[&run].step, run, reached);
-            Phase::ClashSubject(End::Failed)
+            Phase::Finishing(End::Failed)
         };
         state.workers[worker] = Some(LeasedRun { run, phase });
     }
@@ -397,12 +396,11 @@ impl Protocol {
                     (true, false) => Some(true),
                 };
                 state.reaper =
-                    Some(ProgramView { run: number, step: run.step, leased, never_started });
+                    Some(ReaperView { run: number, step: run.step, leased, never_started });
             }
             (Action::ReaperRequests(reached), Some(seen)) => {
                 let text = self.try_end(state, seen.step, seen.run, reached);
-                state.reaper =
-                    Some(ProgramView { never_started: Some(text == Some(true)), ..seen });
+                state.reaper = Some(ReaperView { never_started: Some(text == Some(true)), ..seen });
             }
             (Action::ReaperEnds, Some(seen)) => {
                 state.reaper = None;
@@ -485,8 +483,8 @@ impl Protocol {
                 state.left.stalls -= u8::from(matches!(action, Action::Stall(_)));
             }
             Action::Renew(worker) => {
-                if let Some(held) = state.workers[worker] {
-                    state.runs.entry(held.run).and_modify(|run| run.expired = false);
+                if let Some(lease) = state.workers[worker] {
+                    state.runs.entry(lease.run).and_modify(|run| run.expired = false);
                 }
             }
             _ => {}
@@ -536,8 +534,8 @@ impl Protocol {
     }
 
     fn destroyed_once(&self, state: &State) -> bool {
-        let asked = |key| state.truth.asked.get(key).copied().unwrap_or(0);
-        state.truth.starts.iter().all(|(key, starts)| *starts <= 1 + asked(key))
+        let requests = |key| state.truth.requested.get(key).copied().unwrap_or(0);
+        state.truth.starts.iter().all(|(key, starts)| *starts <= 1 + requests(key))
     }
 
     fn applied_is_done(&self, state: &State) -> bool {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use engine::anneal::{
     AdmissionView, Change, Child, Committed, ConcurrencyGroupKey, ConcurrencyGroupLimit,
     DeploymentView, Event, Limits, NodeView, OpenRun, Outcome, RerunReason, Step, StepState,
-    StepView, Stop, Timestamp, World, apply, why_not,
+    StepView, Stop, Timestamp, World, apply, unmet_rules,
 };
 use engine::catalog::{ConcurrencyGroupMode, Join, Needs, OnError};
 use engine::cluster::EdgeKind;
@@ -87,9 +87,9 @@ impl Protocol {
         let outcome = match apply(&self.world(state), change) {
             Ok(outcome) => outcome,
             Err(Stop::Refused(_)) => return None,
-            Err(other) => panic!("the model's world is whole: {other}"),
+            Err(other) => panic!("the change failed in the model: {other}"),
         };
-        assert!(outcome.more.is_empty(), "nothing of a model needs a second batch");
+        assert!(outcome.more.is_empty(), "a change of the model must fit in one batch");
         for delta in &outcome.deltas {
             state.steps[step_index(delta.step)] = StepRow::of(&delta.now);
         }
@@ -109,7 +109,7 @@ impl Protocol {
                 parents: Some(parents.into_iter().collect()),
             }
         });
-        self.change(state, &Change::Commit(committed.collect())).expect("a first commit fits");
+        self.change(state, &Change::Commit(committed.collect())).expect("a valid first commit");
     }
 
     fn concurrency_group() -> ConcurrencyGroupKey {
@@ -192,7 +192,9 @@ impl Protocol {
         }
         let view = self.view(state);
         let limits = Limits { running: 10, batch: 10 };
-        todo.into_iter().filter(|step| why_not(&view, limits, step_id(*step)).is_empty()).collect()
+        todo.into_iter()
+            .filter(|step| unmet_rules(&view, limits, step_id(*step)).is_empty())
+            .collect()
     }
 
     /// `UPDATE step ... WHERE state = 'todo'`, and the insertion of its run.
@@ -295,7 +297,7 @@ impl Protocol {
     fn raise(&self, state: &mut State, step: usize) {
         let rerun = Some((BlueprintNumber(state.target.into()), RerunReason::Changed));
         let committed = Committed { step: step_id(step), rerun, parents: None };
-        self.change(state, &Change::Commit(vec![committed])).expect("a newer generation fits");
+        self.change(state, &Change::Commit(vec![committed])).expect("a valid newer generation");
     }
 
     pub fn cancel(&self, state: &mut State, number: RunNo) {
@@ -306,9 +308,9 @@ impl Protocol {
 
     /// A user's retry.
     pub fn retry(&self, state: &mut State, step: usize) {
-        if self.event(state, step, Event::Retry { why: RerunReason::Retry }) {
+        if self.event(state, step, Event::Retry { reason: RerunReason::Retry }) {
             let generation = state.steps[step].generation;
-            *state.truth.asked.entry((step, generation)).or_default() += 1;
+            *state.truth.requested.entry((step, generation)).or_default() += 1;
         }
     }
 
@@ -322,8 +324,9 @@ impl Protocol {
             state.runs.entry(number).and_modify(|run| run.ended = true);
             self.event(state, step, Event::NeverStarted);
         }
-        let outcome =
-            self.change(state, &Change::NodeDown { node: node_id(node) }).expect("a node dies");
+        let outcome = self
+            .change(state, &Change::NodeDown { node: node_id(node) })
+            .expect("a node that dies");
         state.alive[node] = false;
         let outdated: Vec<usize> = outcome.outdated.into_iter().map(step_index).collect();
         for run in state.runs.values_mut().filter(|run| outdated.contains(&run.step)) {
@@ -333,7 +336,7 @@ impl Protocol {
 
     pub fn node_up(&self, state: &mut State, node: usize) {
         self.change(state, &Change::NodeUp { node: node_id(node), resumed: [].into() })
-            .expect("a node comes back");
+            .expect("a node that returns");
         state.alive[node] = true;
     }
 }

@@ -65,16 +65,17 @@ pub fn explore(protocol: &Protocol) -> Graph {
         }
     }
     let stuck = leads.iter().position(|leads| !leads).map(|number| {
-        let mut way = Vec::new();
+        let mut path = Vec::new();
         let mut at = number;
         while let Some((earlier, action)) = from[at] {
-            way.push(format!("{action:?}"));
+            path.push(format!("{action:?}"));
             at = earlier;
         }
-        way.reverse();
-        format!("{}\n{:#?}", way.join("\n"), states[number])
+        path.reverse();
+        format!("{}\n{:#?}", path.join("\n"), states[number])
     });
-    let count = |what: fn(&State) -> bool| states.iter().filter(|state| what(state)).count();
+    let count =
+        |predicate: fn(&State) -> bool| states.iter().filter(|state| predicate(state)).count();
     Graph {
         states: states.len(),
         stuck,

@@ -105,7 +105,7 @@ fn people() -> Protocol {
 
 fn bad_node() -> Protocol {
     let faults = Faults { deaths: 1, reboots: 1, stalls: 1, ..Faults::default() };
-    protocol("a node that dies, or is only thought dead", vec![PLAIN], faults)
+    protocol("a node that dies, or is only considered dead", vec![PLAIN], faults)
 }
 
 fn claimers() -> Protocol {
@@ -129,15 +129,19 @@ fn check(protocol: Protocol) {
     let reported = format!("| {name} | {} |", graph.states);
     assert!(
         DOCUMENT.contains(&reported),
-        "docs/model-check.md tells another number of states than {reported}: write it there"
+        "docs/model-check.md is outdated: it must contain {reported}"
     );
-    assert_eq!(checker.unique_state_count(), graph.states, "two ways to count");
+    assert_eq!(
+        checker.unique_state_count(),
+        graph.states,
+        "both explorations must count the same states"
+    );
     if let Some(stuck) = graph.stuck {
-        panic!("{name}: nothing leads to rest after\n{stuck}");
+        panic!("{name}: no path leads to a settled state after\n{stuck}");
     }
     assert!(
         graph.settled > 0 && graph.late + graph.refused > 0,
-        "{name}: nothing of interest happens"
+        "{name}: the model must have settled states and late or refused changes"
     );
 }
 

@@ -14,15 +14,15 @@ fn falls(protocol: Protocol, without: &[Guard], property: &'static str) {
     let name = protocol.name;
     let checker =
         protocol.checker().finish_when(HasDiscoveries::AnyOf([property].into())).spawn_bfs().join();
-    let way = checker.discovery(property);
-    let Some(way) = way else {
+    let path = checker.discovery(property);
+    let Some(path) = path else {
         panic!(
             "{name} without {without:?}: {property:?} still holds in {} states",
             checker.unique_state_count()
         );
     };
     let actions: Vec<String> =
-        way.into_actions().iter().map(|action| format!("{action:?}")).collect();
+        path.into_actions().iter().map(|action| format!("{action:?}")).collect();
     println!("without {without:?}: {}", actions.join(", "));
 }
 
@@ -30,7 +30,7 @@ fn gets_stuck(protocol: Protocol, without: &[Guard]) {
     let protocol = Protocol { without: without.to_vec(), ..protocol };
     assert!(
         explore(&protocol).stuck.is_some(),
-        "{} without {without:?} still settles",
+        "{} still settles without {without:?}",
         protocol.name
     );
 }

@@ -57,7 +57,7 @@ impl Protocol {
             *truth.starts.entry((attempt.step, attempt.generation)).or_default() += 1;
         }
         if !truth.approved.contains(&attempt.generation) {
-            truth.wrong = Some("what nobody approved ran");
+            truth.wrong = Some("an unapproved script ran");
         }
         let same =
             |step: usize| step == attempt.step || (spec.exclusive && self.steps[step].exclusive);
@@ -70,7 +70,7 @@ impl Protocol {
         if let Some(parent) = spec.parent
             && truth.done[parent].is_empty()
         {
-            truth.wrong = Some("a script ran before its parent's ever did");
+            truth.wrong = Some("a script ran before that of its parent");
         }
     }
 
@@ -82,7 +82,7 @@ impl Protocol {
         if well {
             let done = &mut state.truth.done[attempt.step];
             if done.last() > Some(&attempt.generation) {
-                state.truth.wrong = Some("an older generation was done after a newer one");
+                state.truth.wrong = Some("an older generation ran after a newer one");
             }
             done.insert(attempt.generation);
         }
@@ -118,10 +118,11 @@ impl Protocol {
                 state.nodes[node].coming.remove(&attempt);
                 state.truth.refused = true;
             }
-            let held: Vec<RunNo> = state.workers.iter().flatten().map(|held| held.run).collect();
-            state.nodes[node].results.retain(|run, _| held.contains(run));
+            let leased: Vec<RunNo> =
+                state.workers.iter().flatten().map(|leased| leased.run).collect();
+            state.nodes[node].results.retain(|run, _| leased.contains(run));
         }
-        let held: Vec<RunNo> = state.workers.iter().flatten().map(|held| held.run).collect();
-        state.runs.retain(|number, run| !run.ended || held.contains(number));
+        let leased: Vec<RunNo> = state.workers.iter().flatten().map(|leased| leased.run).collect();
+        state.runs.retain(|number, run| !run.ended || leased.contains(number));
     }
 }

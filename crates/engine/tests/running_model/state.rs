@@ -185,9 +185,9 @@ pub enum Phase {
     /// The connection to the node broke; it reconnects.
     Cut,
     /// The run has ended on the node; its outcome and result must be fetched.
-    StreamItem,
+    Fetching,
     /// The run is over, and its finish must be written.
-    ClashSubject(End),
+    Finishing(End),
 }
 
 /// The run that a worker holds.
@@ -199,7 +199,7 @@ pub struct LeasedRun {
 
 /// The reaper's view of a run. The run may have changed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ProgramView {
+pub struct ReaperView {
     pub run: RunNo,
     pub step: usize,
     pub leased: bool,
@@ -247,7 +247,7 @@ pub struct Truth {
     /// Starts of destructive steps, per step and generation.
     pub starts: BTreeMap<(usize, u8), u8>,
     /// Number of re-runs that a user requested, per step and generation.
-    pub asked: BTreeMap<(usize, u8), u8>,
+    pub requested: BTreeMap<(usize, u8), u8>,
     /// The highest token started, per step.
     pub token: Vec<RunNo>,
     /// Approved targets.
@@ -272,7 +272,7 @@ pub struct State {
     pub workers: Vec<Option<LeasedRun>>,
     /// The steps that claimers have read and not yet written. Used only without the claim's lock.
     pub claims: [Option<usize>; 2],
-    pub reaper: Option<ProgramView>,
+    pub reaper: Option<ReaperView>,
     pub nodes: Vec<Node>,
     pub left: Faults,
     pub truth: Truth,
@@ -284,6 +284,6 @@ impl State {
     }
 
     pub fn is_leased(&self, run: RunNo) -> bool {
-        self.workers.iter().flatten().any(|held| held.run == run)
+        self.workers.iter().flatten().any(|lease| lease.run == run)
     }
 }

@@ -8,10 +8,10 @@
 //!
 //! Removals come before additions, so that names are free. The rows of removed steps stay, because
 //! runs reference them. Their state is *gone* until the same noderole is bound again, and they have
-//! no edges. The commit adds the removal steps of noderoles that may have run. They stay ACTIVE when
-//! they are done, until the noderole is bound again. A queued run of a removed step ends unstarted. A running one continues to its end; its
-//! result is stored and not applied. On an expunged node, its runs end at once, because nothing can
-//! run there.
+//! no edges. The commit adds the removal steps of noderoles that may have run. They stay ACTIVE
+//! when they are done, until the noderole is bound again. A queued run of a removed step ends
+//! unstarted. A running one continues to its end; its result is stored and not applied. On an
+//! expunged node, its runs end at once, because nothing can run there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -566,8 +566,8 @@ async fn project_concurrency_groups(
     Ok(())
 }
 
-/// Writes the intent columns. Returns the steps that existed before. A removal step uses the jig and
-/// the concurrency group of the noderole's `run`.
+/// Writes the intent columns. Returns the steps that existed before. A removal step uses the jig
+/// and the concurrency group of the noderole's `run`.
 async fn project_steps(
     on: &mut PgConnection,
     number: BlueprintNumber,
@@ -698,14 +698,14 @@ async fn set_step_states(
     unblocked: Vec<Committed>,
     known: &BTreeSet<Uuid>,
 ) -> Result<(), StoreError> {
-    let why = |cause: RerunCause| match cause {
+    let reason_of = |cause: RerunCause| match cause {
         RerunCause::Requested => RerunReason::Slice,
         RerunCause::RoleChanged | RerunCause::DataChanged => RerunReason::Changed,
     };
     let committed = new.projection.steps.iter().chain(removals).filter_map(|step| {
         let is_new = !known.contains(&step.id.0);
         let rerun = match step.change {
-            StepChange::Rerun(cause) => Some((number, why(cause))),
+            StepChange::Rerun(cause) => Some((number, reason_of(cause))),
             StepChange::New | StepChange::Keep => None,
         };
         let parents = (is_new || rewired(new, step)).then(|| step.parents.clone());

@@ -6,6 +6,7 @@ use engine::ids::{BlueprintNumber, DeploymentId};
 use sea_orm::{ColumnTrait, EntityTrait, Order, QueryFilter, QueryOrder, QuerySelect, Select};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use crate::StoreError;
 use crate::connect::hash;
@@ -34,6 +35,7 @@ pub struct BlueprintRow {
     pub title: Option<String>,
     /// The deployment of the proposal.
     pub deployment: Option<String>,
+    pub deployment_id: Option<Uuid>,
     /// The names of the authors.
     pub authors: Vec<String>,
     /// The people whose last verdict is an approval that counts.

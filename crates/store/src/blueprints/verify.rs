@@ -31,9 +31,9 @@ const MAX_REPORTED: usize = 100;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Discrepancy {
     /// Kind and key, such as `step 0198...`.
-    pub what: String,
+    pub row: String,
     /// The value from the documents. `None`: the row should not exist.
-    pub meant: Option<Value>,
+    pub expected: Option<Value>,
     /// The value in the row. `None`: the row is missing.
     pub found: Option<Value>,
 }
@@ -61,8 +61,8 @@ pub async fn discrepancies(
             .fetch_all(&mut *on)
             .await?;
     found.extend(jigs.into_iter().map(|(name, active)| Discrepancy {
-        what: format!("jig {name}"),
-        meant: Some(json!({"active": !active})),
+        row: format!("jig {name}"),
+        expected: Some(json!({"active": !active})),
         found: Some(json!({"active": active})),
     }));
     let wrong_counts: Vec<(Uuid, Value)> =
@@ -78,23 +78,23 @@ pub async fn unproven_rows(on: &mut PgConnection) -> Result<Vec<Discrepancy>, St
     let mut found: Vec<Discrepancy> = Vec::new();
     let missing: Vec<(i64, i32, i64)> =
         sqlx::query_as(MISSING_APPROVALS).bind(MAX_REPORTED as i64).fetch_all(&mut *on).await?;
-    found.extend(missing.into_iter().map(|(number, required, there)| Discrepancy {
-        what: format!("approvals of blueprint {number}"),
-        meant: Some(json!(required)),
-        found: Some(json!(there)),
+    found.extend(missing.into_iter().map(|(number, required, counted)| Discrepancy {
+        row: format!("approvals of blueprint {number}"),
+        expected: Some(json!(required)),
+        found: Some(json!(counted)),
     }));
     let rows: Vec<(String, Value)> =
         sqlx::query_as(ROWS_WITHOUT_ENTRY).bind(MAX_REPORTED as i64).fetch_all(&mut *on).await?;
-    found.extend(rows.into_iter().map(|(what, row)| Discrepancy {
-        what: format!("{what}: the audit has no entry with these values"),
-        meant: None,
+    found.extend(rows.into_iter().map(|(row_name, row)| Discrepancy {
+        row: format!("{row_name}: the audit has no entry with these values"),
+        expected: None,
         found: Some(row),
     }));
     let entries: Vec<(String, Value)> =
         sqlx::query_as(ENTRIES_WITHOUT_ROW).bind(MAX_REPORTED as i64).fetch_all(&mut *on).await?;
-    found.extend(entries.into_iter().map(|(what, row)| Discrepancy {
-        what: format!("{what}: the row is missing, but the audit has an entry"),
-        meant: Some(row),
+    found.extend(entries.into_iter().map(|(row_name, row)| Discrepancy {
+        row: format!("{row_name}: the row is missing, but the audit has an entry"),
+        expected: Some(row),
         found: None,
     }));
     found.truncate(MAX_REPORTED);
@@ -117,20 +117,20 @@ async fn rows(on: &mut PgConnection, query: &'static str) -> Result<Rows, StoreE
     Ok(rows.into_iter().collect())
 }
 
-fn compare(what: &str, meant: Rows, mut there: Rows, found: &mut Vec<Discrepancy>) {
-    for (id, meant) in meant {
-        let row = there.remove(&id);
-        if row.as_ref() != Some(&meant) {
+fn compare(kind: &str, expected: Rows, mut actual: Rows, found: &mut Vec<Discrepancy>) {
+    for (id, expected) in expected {
+        let row = actual.remove(&id);
+        if row.as_ref() != Some(&expected) {
             found.push(Discrepancy {
-                what: format!("{what} {id}"),
-                meant: Some(meant),
+                row: format!("{kind} {id}"),
+                expected: Some(expected),
                 found: row,
             });
         }
     }
-    let unexpected = there.into_iter().map(|(id, row)| Discrepancy {
-        what: format!("{what} {id}"),
-        meant: None,
+    let unexpected = actual.into_iter().map(|(id, row)| Discrepancy {
+        row: format!("{kind} {id}"),
+        expected: None,
         found: Some(row),
     });
     found.extend(unexpected.take(MAX_REPORTED));
@@ -208,7 +208,7 @@ async fn wrong_steps(
 /// The rows that differ from the documents. `found` selects the columns and then the relations.
 async fn differences<R>(
     on: &mut PgConnection,
-    what: &str,
+    kind: &str,
     columns: Columns<'_, R>,
     relations: &str,
     found: &str,
@@ -221,7 +221,7 @@ async fn differences<R>(
     let rows: Vec<(Uuid, Option<Value>, Option<Value>)> =
         sqlx::query_as_with(sqlx::AssertSqlSafe(query), columns.arguments()?).fetch_all(on).await?;
     let discrepancy =
-        |(id, meant, found)| Discrepancy { what: format!("{what} {id}"), meant, found };
+        |(id, expected, found)| Discrepancy { row: format!("{kind} {id}"), expected, found };
     Ok(rows.into_iter().map(discrepancy).collect())
 }
 

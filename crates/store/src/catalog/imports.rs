@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn newest_reports_per_barclamp_are_kept() {
+    async fn newest_reports_per_barclamp_are_stored() {
         let database = TestDatabase::new().await;
         let mut on = database.app().acquire().await.expect("a connection");
         let of = |names: &[&str]| {
@@ -252,9 +252,11 @@ mod tests {
             );
             serde_json::json!({"barclamps": brought.collect::<Vec<_>>()})
         };
-        append_import_report(&mut on, None, &of(&["often", "once"])).await.expect("kept");
+        append_import_report(&mut on, None, &of(&["often", "once"]))
+            .await
+            .expect("a stored report");
         for _ in 0..=MAX_STORED_REPORTS {
-            append_import_report(&mut on, None, &of(&["often"])).await.expect("kept");
+            append_import_report(&mut on, None, &of(&["often"])).await.expect("a stored report");
         }
         let ids: Vec<i64> = sqlx::query_scalar("SELECT id FROM import_report ORDER BY id")
             .fetch_all(&mut *on)

@@ -18,7 +18,7 @@ pub struct DeploymentRow {
     pub head_no: BlueprintNumber,
     pub parent: Option<DeploymentId>,
     /// The person who put it on hold, and the reason.
-    pub held: Option<(String, String)>,
+    pub hold: Option<(String, String)>,
     /// Added to the priority of its steps when runs are claimed.
     pub priority: i32,
 }
@@ -49,7 +49,7 @@ pub async fn deployment_rows(
         name,
         head_no: BlueprintNumber(head_no),
         parent: parent.map(DeploymentId),
-        held: on_hold_by.map(|by| (by, reason.unwrap_or_default())),
+        hold: on_hold_by.map(|by| (by, reason.unwrap_or_default())),
         priority,
     };
     Ok(rows.into_iter().map(row).collect())

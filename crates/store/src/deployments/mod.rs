@@ -15,8 +15,9 @@ pub use noderoles::{
     removal_state, retried_step,
 };
 pub use steps::{
-    DeploymentCounts, StepFilter, StepListRow, StepRow, counts, list_steps, noderoles_in_states,
-    run_durations, step_names, step_states, steps_by_noderole, steps_of,
+    BoardStepRow, DeploymentCounts, StepFilter, StepListRow, StepRow, counts, failed_noderoles,
+    list_steps, run_durations, step_names, step_states, steps_by_noderole, steps_of,
+    unfinished_noderoles,
 };
 pub use values::{
     ResultFilter, ResultRow, SetRow, Setting, StepOf, node_results, run_input, sets, step_details,

@@ -88,6 +88,7 @@ pub struct EdgeRow {
     pub noderole_id: Uuid,
     #[sea_orm(from_expr = "Expr::col((noderole::Entity, noderole::Column::Role))")]
     pub role: String,
+    pub node_id: Uuid,
     /// The node's name.
     #[sea_orm(from_expr = "Expr::col((node::Entity, node::Column::Fqdn))")]
     pub fqdn: String,

@@ -2,7 +2,9 @@
 
 use engine::ids::{DeploymentId, NodeId, NoderoleId, StepId};
 use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, JoinType, QueryFilter, QuerySelect};
+use sea_orm::{
+    ColumnTrait, Condition, DerivePartialModel, EntityTrait, JoinType, QueryFilter, QuerySelect,
+};
 use sqlx::{AssertSqlSafe, PgConnection};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -14,8 +16,7 @@ use crate::runs::{STATE_COUNTS, StateCounts, joined_steps};
 use crate::{Page, Sort, Store, StoreError};
 
 /// A step on a board.
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow, DerivePartialModel)]
-#[sea_orm(entity = "step::Entity")]
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct StepRow {
     pub noderole_id: Uuid,
     pub state: String,
@@ -47,36 +48,71 @@ pub async fn steps_of(
     .await?)
 }
 
-/// Noderoles on a deployment's board whose steps are in one of these states, those in ERROR first:
-/// noderoles bound in it, and those on its nodes.
-pub async fn noderoles_in_states(
+/// Noderoles on a deployment's board whose steps are in ERROR: noderoles bound in it, and those on
+/// its nodes.
+pub async fn failed_noderoles(
     connection: &mut PgConnection,
     deployment: DeploymentId,
-    states: &[&str],
     limit: i64,
 ) -> Result<Vec<(NoderoleId, String)>, StoreError> {
-    let rows: Vec<(Uuid, String)> = sqlx::query_as(
+    noderoles_where(connection, deployment, "step.state = 'error'", limit).await
+}
+
+/// Noderoles on a deployment's board whose steps are stale, unchecked or not ACTIVE, as
+/// [`failed_noderoles`]. Those in ERROR come first.
+pub async fn unfinished_noderoles(
+    connection: &mut PgConnection,
+    deployment: DeploymentId,
+    limit: i64,
+) -> Result<Vec<(NoderoleId, String)>, StoreError> {
+    let condition = format!("(step.state NOT IN ('active', 'gone') OR {STALE} OR {UNCHECKED})");
+    noderoles_where(connection, deployment, &condition, limit).await
+}
+
+async fn noderoles_where(
+    connection: &mut PgConnection,
+    deployment: DeploymentId,
+    steps: &str,
+    limit: i64,
+) -> Result<Vec<(NoderoleId, String)>, StoreError> {
+    let sql = format!(
         "SELECT noderole_id, state FROM (\
-           SELECT s.noderole_id, s.state FROM noderole r JOIN step s ON s.noderole_id = r.id \
-           WHERE r.deployment_id = $1 AND s.action = 'run' AND s.state = ANY($2) \
+           SELECT step.noderole_id, step.state FROM noderole r JOIN step ON step.noderole_id = r.id \
+           WHERE r.deployment_id = $1 AND step.action = 'run' AND {steps} \
            UNION \
-           SELECT s.noderole_id, s.state FROM node n JOIN step s ON s.node_id = n.id \
-           WHERE n.deployment_id = $1 AND s.action = 'run' AND s.state = ANY($2)) found \
-         ORDER BY state <> 'error', noderole_id LIMIT $3",
-    )
-    .bind(deployment.0)
-    .bind(states)
-    .bind(limit)
-    .fetch_all(connection)
-    .await?;
+           SELECT step.noderole_id, step.state FROM node n JOIN step ON step.node_id = n.id \
+           WHERE n.deployment_id = $1 AND step.action = 'run' AND {steps}) found \
+         ORDER BY state <> 'error', noderole_id LIMIT $2"
+    );
+    let rows: Vec<(Uuid, String)> = sqlx::query_as(AssertSqlSafe(sql))
+        .bind(deployment.0)
+        .bind(limit)
+        .fetch_all(connection)
+        .await?;
     Ok(rows.into_iter().map(|(id, state)| (NoderoleId(id), state)).collect())
+}
+
+/// The step of a noderole that a board shows.
+#[derive(Debug, Clone, PartialEq, Eq, DerivePartialModel)]
+#[sea_orm(entity = "step::Entity")]
+pub struct BoardStepRow {
+    pub noderole_id: Uuid,
+    pub state: String,
+    /// The reason of an ERROR.
+    pub error: Option<String>,
+    /// Whether it is ACTIVE and its input has changed, or is not compared yet.
+    #[sea_orm(from_expr = "Expr::cust(STALE)")]
+    pub stale: bool,
+    /// Whether it is ACTIVE and its check does not pass.
+    #[sea_orm(from_expr = "Expr::cust(UNCHECKED)")]
+    pub unchecked: bool,
 }
 
 /// The steps of these noderoles, without removed ones.
 pub async fn steps_by_noderole(
     connection: &mut PgConnection,
     noderoles: &[NoderoleId],
-) -> Result<Vec<StepRow>, StoreError> {
+) -> Result<Vec<BoardStepRow>, StoreError> {
     let rows = step::Entity::find()
         .filter(step::Column::NoderoleId.eq_any(noderoles.iter().map(|id| id.0)))
         .filter(step::Column::Action.eq("run"))
@@ -181,6 +217,15 @@ pub async fn step_names(
     Ok(rows.into_iter().map(to_name).collect())
 }
 
+/// Whether a step is ACTIVE and its input has changed or is not compared yet, as in the counts of
+/// steps.
+const STALE: &str = "(step.state = 'active' AND (step.stale \
+    OR step.pending = 0 AND step.input_version <> step.input_checked))";
+
+/// Whether a step is ACTIVE and its check does not pass, as in the counts of steps.
+const UNCHECKED: &str = "(step.state = 'active' AND EXISTS (SELECT FROM role_check c \
+    WHERE c.step_id = step.id AND c.passes_until <= now()))";
+
 /// A step in a list, with names for display.
 #[derive(Debug, Clone, PartialEq, Eq, DerivePartialModel)]
 #[sea_orm(entity = "step::Entity")]
@@ -203,6 +248,9 @@ pub struct StepListRow {
     /// The last change of its state.
     pub since: OffsetDateTime,
     pub stale: bool,
+    /// Whether it is ACTIVE and its check does not pass.
+    #[sea_orm(from_expr = "Expr::cust(UNCHECKED)")]
+    pub unchecked: bool,
     pub generation: i64,
     /// The reason of an ERROR.
     pub error: Option<String>,
@@ -221,6 +269,8 @@ pub struct StepFilter<'f> {
     pub role: Option<&'f str>,
     pub state: Option<&'f str>,
     pub stale: bool,
+    /// Only ACTIVE steps whose check does not pass.
+    pub unchecked: bool,
     pub generation: Option<i64>,
 }
 
@@ -235,7 +285,13 @@ pub async fn list_steps(
         .of(step::Entity::find())
         .join(JoinType::InnerJoin, join(step::Column::NoderoleId, noderole::Column::Id))
         .join(JoinType::InnerJoin, join(step::Column::NodeId, node::Column::Id))
-        .filter(step::Column::State.ne("gone"));
+        .filter(step::Column::State.ne("gone"))
+        // The noderole of an ACTIVE removal step is gone, as in the counts of steps.
+        .filter(
+            Condition::any()
+                .add(step::Column::Action.eq("run"))
+                .add(step::Column::State.ne("active")),
+        );
     if let Some(deployment) = filter.deployment {
         query = query.filter(noderole::Column::DeploymentId.eq(deployment.0));
     }
@@ -244,6 +300,9 @@ pub async fn list_steps(
     }
     if let Some(role) = filter.role {
         query = query.filter(noderole::Column::Role.eq(role));
+    }
+    if filter.unchecked {
+        query = query.filter(Expr::cust(UNCHECKED));
     }
     if let Some(state) = filter.state {
         query = query.filter(step::Column::State.eq(state));

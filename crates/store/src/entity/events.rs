@@ -21,11 +21,11 @@ pub mod event {
     impl ActiveModelBehavior for ActiveModel {}
 }
 
-pub mod event_horizon {
+pub mod event_cutoff {
     use super::super::prelude::*;
 
     #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
-    #[sea_orm(table_name = "event_horizon")]
+    #[sea_orm(table_name = "event_cutoff")]
     pub struct Model {
         #[sea_orm(primary_key, auto_increment = false)]
         pub singleton: bool,

@@ -23,7 +23,7 @@ pub use blueprints::{blueprint, head, policy, projected};
 pub use catalog::{barclamp, import_report, jig, object};
 pub(crate) use columns::Columns;
 pub use deployments::{blueprint_deployment, concurrency_group, deployment, disruption_budget};
-pub use events::{event, event_horizon};
+pub use events::{event, event_cutoff};
 pub(crate) use noderoles::{NoderoleIntent, step_columns};
 pub use noderoles::{NoderoleModel, StepModel, edge, noderole, role_check, step};
 pub use nodes::{health_check, node, node_fact, node_report};
@@ -136,7 +136,7 @@ mod tests {
         let entities: BTreeSet<Column> = columns_of![
             access_change account acting audit audit_unsealed background_task barclamp blueprint
             blueprint_deployment comment concurrency_group database_role deployment
-            disruption_budget edge edit event event_horizon guard_version head health_check
+            disruption_budget edge edit event event_cutoff guard_version head health_check
             idempotency import_report jig left_out node node_fact node_report noderole object
             passkey passkey_confirmation person policy projected proposal replan review
             review_author review_base review_document review_view role_check run run_log scoped_grant seal

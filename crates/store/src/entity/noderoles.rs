@@ -59,11 +59,11 @@ pub mod step {
         pub destructive: bool,
         pub immediate: bool,
         pub needs: String,
-        pub place: String,
+        pub run_location: String,
         pub generation: i64,
         pub content_hash: Vec<u8>,
         pub disruption_budget_ids: Vec<i64>,
-        pub freezes_node: bool,
+        pub blocks_node: bool,
         pub retries: i32,
         pub backoff_s: i32,
         pub timeout_s: i32,
@@ -113,7 +113,7 @@ pub mod role_check {
         pub generation: i64,
         pub state: String,
         pub failures: i32,
-        pub reran: bool,
+        pub caused_rerun: bool,
         pub detail: String,
         pub duration_ms: i32,
         pub checked_at: Option<TimeDateTimeWithTimeZone>,
@@ -170,6 +170,8 @@ pub struct StepModel {
     pub noderole_id: Uuid,
     pub node_id: Uuid,
     pub action: String,
+    /// Whether its input changed since its last run and it does not run again by itself.
+    pub stale: bool,
     /// The longest path from a root.
     pub rank: i32,
     /// Whether it runs once per generation.
@@ -198,7 +200,7 @@ pub struct StepModel {
     /// Higher first.
     pub priority: i32,
     /// Whether its ERROR blocks its whole node.
-    pub freezes_node: bool,
+    pub blocks_node: bool,
     /// The reason of an ERROR.
     pub error: Option<String>,
     /// The output of its last successful run.
@@ -251,9 +253,9 @@ pub(crate) fn step_columns<'r>(steps: &'r [&'r StepIntent]) -> Columns<'r, &'r S
         .intent(C::Destructive, |s| s.destructive)
         .intent(C::Immediate, |s| s.immediate)
         .intent(C::Needs, |s| needs(s.needs()))
-        .intent(C::Place, |s| place(s.place()))
+        .intent(C::RunLocation, |s| location_name(s.location()))
         .intent(C::ContentHash, |s| s.content.as_bytes().as_slice())
-        .intent(C::FreezesNode, |s| s.freezes_node())
+        .intent(C::BlocksNode, |s| s.blocks_node())
         .intent(C::Retries, |s| at_most_max(s.run.retries))
         .intent(C::BackoffS, |s| at_most_max(s.run.backoff))
         .intent(C::TimeoutS, |s| at_most_max(s.run.timeout.max(1)))
@@ -275,7 +277,7 @@ fn needs(needs: Needs) -> &'static str {
     }
 }
 
-fn place(place: RunLocation) -> &'static str {
+fn location_name(place: RunLocation) -> &'static str {
     match place {
         RunLocation::On => "on",
         RunLocation::For => "for",

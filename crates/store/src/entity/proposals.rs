@@ -40,7 +40,7 @@ pub mod edit {
         pub undone: bool,
         pub dropped: bool,
         pub touched_by: Vec<Uuid>,
-        pub gesture: Option<i32>,
+        pub request_seq: Option<i32>,
     }
 
     impl ActiveModelBehavior for ActiveModel {}

@@ -52,7 +52,7 @@ pub(crate) async fn append_events(
     let kinds: Vec<&str> = events.iter().map(|e| e.kind).collect();
     let bodies: Vec<&Value> = events.iter().map(|e| &e.body).collect();
     sqlx::query(
-        "WITH told AS (
+        "WITH inserted AS (
            INSERT INTO event (topic, subject, kind, body)
            SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::jsonb[]))
          SELECT pg_notify(channel, '') FROM unnest($5::text[]) AS c (channel)",

@@ -173,7 +173,7 @@ pub async fn resume(pool: &PgPool, after: Position, max_missed: i64) -> Result<R
         "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, forgotten.xid::text::bigint, forgotten.id,
                 (SELECT count(*) FROM (
                    SELECT FROM event WHERE (xid, id) > ($1::text::xid8, $2) LIMIT $3) few)
-         FROM event_horizon forgotten",
+         FROM event_cutoff forgotten",
     )
     .bind(after.xid.to_string())
     .bind(after.id)
@@ -298,12 +298,12 @@ mod tests {
         append_event(&mut slow, "target", "1", &target(1)).await.expect("an event");
         let mut fast = db.app().begin().await.expect("a transaction");
         append_event(&mut fast, "target", "2", &target(2)).await.expect("an event");
-        fast.commit().await.expect("to commit");
+        fast.commit().await.expect("a commit");
 
         let before = read(db.app(), START, 10).await.expect("the journal");
         assert_eq!(lives(&before), []);
         assert!(before.is_delayed);
-        slow.commit().await.expect("to commit");
+        slow.commit().await.expect("a commit");
 
         let after = eventually(&db, before.next, 2).await;
         assert_eq!(lives(&after), [target(1), target(2)]);
@@ -333,7 +333,7 @@ mod tests {
                     "INSERT INTO event (topic, kind, body) VALUES ('x', 'of tomorrow', '{}')";
                 sqlx::query(unknown).execute(&mut *one).await.expect("an event");
             }
-            one.commit().await.expect("to commit");
+            one.commit().await.expect("a commit");
         }
         eventually(&db, START, 7).await;
         let (mut all, mut place, mut more) = (Vec::new(), START, true);
@@ -371,13 +371,13 @@ mod tests {
         let mut younger = db.app().begin().await.expect("a transaction");
         append_event(&mut younger, "target", "", &target(1)).await.expect("an event");
         append_event(&mut elder, "target", "", &target(2)).await.expect("an event");
-        elder.commit().await.expect("to commit");
+        elder.commit().await.expect("a commit");
         assert_eq!(
             resume(db.app(), before, 10).await.expect("an answer"),
             Resume::There,
             "the first transaction is still open"
         );
-        younger.commit().await.expect("to commit");
+        younger.commit().await.expect("a commit");
         let batch = eventually(&db, before, 2).await;
         assert_eq!(lives(&batch), [target(2), target(1)]);
         assert_eq!(resume(db.app(), before, 10).await.expect("an answer"), Resume::There);
@@ -389,17 +389,17 @@ mod tests {
         for number in 1..=4 {
             let mut one = db.app().begin().await.expect("a transaction");
             append_event(&mut one, "target", "", &target(number)).await.expect("an event");
-            one.commit().await.expect("to commit");
+            one.commit().await.expect("a commit");
         }
         let all = eventually(&db, START, 4).await;
         let goes_on = async |place, max_missed| {
             resume(db.app(), place, max_missed).await.expect("an answer") == Resume::There
         };
         assert!(goes_on(START, 4).await);
-        assert!(!goes_on(START, 3).await, "too much to catch up on");
+        assert!(!goes_on(START, 3).await, "the journal has too many events to catch up on");
         assert!(
             !goes_on(Position::from_cursor(all.horizon + 1_000_000), 10).await,
-            "of another database"
+            "the cursor belongs to another database"
         );
 
         let old = "INSERT INTO event (topic, kind, body, at) VALUES ('x', 'y', '{}', now() - interval '9 days') RETURNING id";
@@ -409,8 +409,8 @@ mod tests {
         sqlx::query("SELECT forget_events(interval '2 days')")
             .execute(db.worker())
             .await
-            .expect("to forget");
-        assert!(!goes_on(START, 10).await, "forgotten");
+            .expect("old events are deleted");
+        assert!(!goes_on(START, 10).await, "the events after the cursor were deleted");
         assert!(!goes_on(all.next, 10).await, "a deleted event is not returned");
         // Open transactions of other tests in the cluster briefly hold back the cursor.
         let can_resume_from_now = async || {

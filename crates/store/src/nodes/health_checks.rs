@@ -180,21 +180,21 @@ struct Before {
 impl Before {
     /// The believed state after the check, if the check counts.
     fn after(&self, result: &HealthCheckResult) -> Liveness {
-        let belief = Liveness {
+        let liveness = Liveness {
             alive: self.alive,
             known: self.known,
-            against: self.contradicting_checks.unsigned_abs(),
+            contradicting: self.contradicting_checks.unsigned_abs(),
         };
         let reported_since = self.as_of.report_no != result.as_of.report_no;
         match reported_since && result.came.is_ok() == self.alive {
-            true => belief,
-            false => belief.after(result.came.is_ok()),
+            true => liveness,
+            false => liveness.after(result.came.is_ok()),
         }
     }
 
     /// The state in which the node must still be when a change is applied.
-    fn expected(&self, against: i32) -> Expected<'_> {
-        Expected { connection_no: self.as_of.connection_no, against, boot_id: &self.boot_id }
+    fn expected(&self, contradicting: i32) -> Expected<'_> {
+        Expected { connection_no: self.as_of.connection_no, contradicting, boot_id: &self.boot_id }
     }
 }
 
@@ -229,18 +229,18 @@ pub async fn record_health_check(
         transaction.commit().await?;
         return Ok(false);
     }
-    let belief = before.after(result);
-    let turns = belief.alive != before.alive;
+    let liveness = before.after(result);
+    let turns = liveness.alive != before.alive;
     // If the process dies before the change, the stored count is sufficient for the next check to
     // change the node.
-    let against = if turns {
+    let contradicting = if turns {
         before.contradicting_checks + 1
     } else {
-        i32::try_from(belief.against).unwrap_or(i32::MAX)
+        i32::try_from(liveness.contradicting).unwrap_or(i32::MAX)
     };
-    keep(&mut transaction, node, against, result, &before.fqdn).await?;
+    keep(&mut transaction, node, contradicting, result, &before.fqdn).await?;
     transaction.commit().await?;
-    apply_result(pool, node, &before, result, turns.then_some(against)).await
+    apply_result(pool, node, &before, result, turns.then_some(contradicting)).await
 }
 
 /// Applies the effect of a stored result. `turns` is the sufficient count of results against the
@@ -252,7 +252,7 @@ async fn apply_result(
     result: &HealthCheckResult,
     turns: Option<i32>,
 ) -> Result<bool, ChangeError> {
-    let expected = turns.map(|against| before.expected(against));
+    let expected = turns.map(|contradicting| before.expected(contradicting));
     let Ok(boot_id) = &result.came else {
         let Some(expected) = expected else { return Ok(false) };
         return change_node_alive(pool, node, false, None, Some(expected)).await;
@@ -266,8 +266,9 @@ async fn apply_result(
         return Ok(false);
     }
     if restarted(&before.boot_id, boot_id) {
-        let against = i32::try_from(before.after(result).against).unwrap_or(i32::MAX);
-        if !change_node_alive(pool, node, false, None, Some(before.expected(against))).await? {
+        let contradicting = i32::try_from(before.after(result).contradicting).unwrap_or(i32::MAX);
+        if !change_node_alive(pool, node, false, None, Some(before.expected(contradicting))).await?
+        {
             return Ok(false);
         }
         return change_node_alive(pool, node, true, Some(joined), Some(before.expected(0))).await;
@@ -282,13 +283,13 @@ async fn apply_result(
 async fn keep(
     transaction: &mut PgConnection,
     node: NodeId,
-    against: i32,
+    contradicting: i32,
     result: &HealthCheckResult,
     fqdn: &str,
 ) -> Result<(), StoreError> {
     let differs: bool = sqlx::query_scalar(include_str!("statements/record_health_check.sql"))
         .bind(node.0)
-        .bind(against)
+        .bind(contradicting)
         .bind(result.came.is_ok())
         .bind(MAX_STORED_CHECKS - 1)
         .bind(&result.address)

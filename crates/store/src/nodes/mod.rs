@@ -22,10 +22,10 @@ pub use node::{
     node_detail, node_detail_by_name, noderoles_of_node, reports,
 };
 pub use records::{
-    BareNode, NewNode, NodeRecord, insert_node, lock_node_inserts, lock_node_record,
+    NewNode, NodeRecord, UndocumentedNodeRow, insert_node, lock_node_inserts, lock_node_record,
     remove_node_record, removed_ids, set_hardware, undocumented_nodes, update_node_record,
 };
-pub use reports::{MOST_REPORTS, Report, Reported, Reporter, append_report};
+pub use reports::{MAX_REPORTS, Report, ReportOutcome, Reporter, append_report};
 pub use tokens::{
     MAX_TOKENS, NodeTokenRow, authenticate_node, insert_node_token, node_tokens, revoke_node_token,
 };

@@ -14,7 +14,7 @@ use crate::entity::node;
 
 /// A node without a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BareNode {
+pub struct UndocumentedNodeRow {
     pub id: NodeId,
     pub fqdn: Fqdn,
     pub deployment: DeploymentId,
@@ -24,7 +24,9 @@ pub struct BareNode {
 }
 
 /// All nodes without a document, at most 100,000.
-pub async fn undocumented_nodes(on: &mut PgConnection) -> Result<Vec<BareNode>, StoreError> {
+pub async fn undocumented_nodes(
+    on: &mut PgConnection,
+) -> Result<Vec<UndocumentedNodeRow>, StoreError> {
     let query = node::Entity::find()
         .filter(node::Column::Doc.is_null())
         .filter(node::Column::RemovedIn.is_null())
@@ -38,7 +40,7 @@ pub async fn undocumented_nodes(on: &mut PgConnection) -> Result<Vec<BareNode>, 
         query.into_tuple().all(&orm(on)).await?;
     let node = |(id, fqdn, deployment, connection, hints): (Uuid, String, _, _, _)| {
         let fqdn = Fqdn::parse(&fqdn).map_err(|e| StoreError::corrupt(format!("node {id}"), e))?;
-        Ok(BareNode {
+        Ok(UndocumentedNodeRow {
             id: NodeId(id),
             fqdn,
             deployment: DeploymentId(deployment),
@@ -126,7 +128,7 @@ pub struct NodeRecord {
     /// Rises with every change.
     pub version: i32,
     /// Whether the node has a document.
-    pub meant: bool,
+    pub in_blueprint: bool,
     /// `local` or `ssh`.
     pub transport: String,
     pub address: Value,
@@ -141,13 +143,14 @@ pub struct NodeRecord {
 }
 
 /// Locks a machine's record. `None`: there is no such machine. To change its connection, the caller
-/// must hold APPLY ([`crate::blueprints::lock_for_commit`]), so that no run is claimed at the same time.
+/// must hold APPLY ([`crate::blueprints::lock_for_commit`]), so that no run is claimed at the same
+/// time.
 pub async fn lock_node_record(
     on: &mut PgConnection,
     node: NodeId,
 ) -> Result<Option<NodeRecord>, StoreError> {
     let row = sqlx::query_as(
-        "SELECT fqdn, version, doc IS NOT NULL AS meant, transport, address, connection, description, hints, macs, serial,
+        "SELECT fqdn, version, doc IS NOT NULL AS in_blueprint, transport, address, connection, description, hints, macs, serial,
            EXISTS (SELECT FROM run r WHERE r.node_id = n.id AND r.ended_at IS NULL) AS busy
          FROM node n WHERE id = $1 AND NOT phantom AND removed_in IS NULL FOR UPDATE",
     )

@@ -3,11 +3,11 @@
 //! The token is stored on the machine, so an intruder on the machine can report anything. Therefore
 //! a report never overrides a worker's findings. It only makes a health check due, and until then
 //! nothing new starts on the machine. *Start-up* and *shutdown* replace most of the failed checks
-//! that a change otherwise needs ([`engine::alive::Liveness::after_report`]). A restart is detected by the
-//! worker that connects, never taken from the report. A machine that lies only keeps work away from
-//! itself, which it could do anyway.
+//! that a change otherwise needs ([`engine::alive::Liveness::after_report`]). A restart is detected
+//! by the worker that connects, never taken from the report. A false report only keeps work away
+//! from the machine that sends it, and the machine could refuse work anyway.
 //!
-//! Local nodes have no health checks, so a report about their life is only stored.
+//! Local nodes have no health checks, so a start-up or shutdown that they report is only stored.
 //!
 //! Reports are bounded: in size by the caller, in rate by the number of stored rows here.
 
@@ -24,10 +24,10 @@ use crate::connect::orm;
 use crate::entity::{node, node_report};
 use crate::events::{append_events, node_event};
 use crate::locks::lock_apply_exclusive;
-use crate::runs::{Witness, ensure_facts};
+use crate::runs::{FactSource, store_facts};
 
 /// The maximum number of reports per node and minute.
-pub const MOST_REPORTS: i64 = 30;
+pub const MAX_REPORTS: i64 = 30;
 /// The number of reports stored per node. It exceeds a minute's maximum.
 const MAX_STORED_REPORTS: i64 = 50;
 
@@ -71,7 +71,7 @@ impl Report {
 
 /// The result of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reported {
+pub enum ReportOutcome {
     Stored,
     /// Not stored, because of too many reports within the last minute.
     TooMany,
@@ -80,7 +80,7 @@ pub enum Reported {
 }
 
 #[derive(sqlx::FromRow)]
-struct Now {
+struct NodeState {
     fqdn: String,
     transport: String,
     alive: bool,
@@ -94,26 +94,26 @@ pub async fn append_report(
     transaction: &mut PgConnection,
     reporter: &Reporter,
     report: &Report,
-) -> Result<Reported, StoreError> {
+) -> Result<ReportOutcome, StoreError> {
     // Checked before the global lock, so that a machine with constant reports does not block
     // everyone's work.
-    if too_many(transaction, reporter.node).await? {
-        return Ok(Reported::TooMany);
+    if exceeds_limit(transaction, reporter.node).await? {
+        return Ok(ReportOutcome::TooMany);
     }
     if matches!(report, Report::Startup(_) | Report::Shutdown) {
         lock_apply_exclusive(&mut *transaction).await?;
     }
-    let state: Option<Now> = sqlx::query_as(
+    let state: Option<NodeState> = sqlx::query_as(
         "SELECT fqdn, transport, alive, alive_since IS NOT NULL AS known, contradicting_checks, coalesce(boot_id, '') AS boot_id
          FROM node n WHERE id = $1 AND removed_in IS NULL FOR UPDATE",
     )
     .bind(reporter.node.0)
     .fetch_optional(&mut *transaction)
     .await?;
-    let Some(state) = state else { return Ok(Reported::NodeRemoved) };
+    let Some(state) = state else { return Ok(ReportOutcome::NodeRemoved) };
     // Other reports may have been stored while this one waited for the row.
-    if too_many(transaction, reporter.node).await? {
-        return Ok(Reported::TooMany);
+    if exceeds_limit(transaction, reporter.node).await? {
+        return Ok(ReportOutcome::TooMany);
     }
     sqlx::query(
         "WITH old AS (DELETE FROM node_report WHERE node_id = $1 AND id <= (
@@ -130,7 +130,7 @@ pub async fn append_report(
     .await?;
     match report {
         Report::Facts(facts) => {
-            ensure_facts(transaction, reporter.node, Witness::Node(reporter.token), facts).await?
+            store_facts(transaction, reporter.node, FactSource::Node(reporter.token), facts).await?
         }
         Report::Bootenv(bootenv) => {
             node::Entity::update_many()
@@ -140,54 +140,54 @@ pub async fn append_report(
                 .await?;
         }
         Report::Startup(boot_id) => {
-            prompt(transaction, reporter.node, &state, Some(boot_id)).await?
+            request_health_check(transaction, reporter.node, &state, Some(boot_id)).await?
         }
-        Report::Shutdown => prompt(transaction, reporter.node, &state, None).await?,
+        Report::Shutdown => request_health_check(transaction, reporter.node, &state, None).await?,
     }
     append_events(transaction, &[node_event(&state.fqdn)], &[]).await?;
-    Ok(Reported::Stored)
+    Ok(ReportOutcome::Stored)
 }
 
-async fn too_many(connection: &mut PgConnection, node: NodeId) -> Result<bool, StoreError> {
+async fn exceeds_limit(connection: &mut PgConnection, node: NodeId) -> Result<bool, StoreError> {
     let recent = node_report::Entity::find()
         .filter(node_report::Column::NodeId.eq(node.0))
         .filter(Expr::cust("node_report.at > clock_timestamp() - interval '1 minute'"))
         .count(&orm(connection))
         .await?;
-    Ok(recent >= MOST_REPORTS.unsigned_abs())
+    Ok(recent >= MAX_REPORTS.unsigned_abs())
 }
 
 /// Makes a health check due. If the machine has restarted or shuts down, nothing new starts there
 /// until then.
-async fn prompt(
+async fn request_health_check(
     transaction: &mut PgConnection,
     node: NodeId,
-    state: &Now,
+    state: &NodeState,
     new_boot_id: Option<&str>,
 ) -> Result<(), StoreError> {
     if state.transport != "ssh" {
         return Ok(());
     }
-    let belief = Liveness {
+    let liveness = Liveness {
         alive: state.alive,
         known: state.known,
-        against: state.contradicting_checks.unsigned_abs(),
+        contradicting: state.contradicting_checks.unsigned_abs(),
     };
-    let belief = belief.after_report(new_boot_id.is_some());
-    let needs_survey = new_boot_id.is_none_or(|boot_id| restarted(&state.boot_id, boot_id));
+    let liveness = liveness.after_report(new_boot_id.is_some());
+    let may_have_restarted = new_boot_id.is_none_or(|boot_id| restarted(&state.boot_id, boot_id));
     sqlx::query(
         "UPDATE node SET health_checked_at = NULL, contradicting_checks = $2,
            report_no = report_no + CASE WHEN $3 OR contradicting_checks <> $2 THEN 1 ELSE 0 END
          WHERE id = $1",
     )
     .bind(node.0)
-    .bind(i32::try_from(belief.against).unwrap_or(i32::MAX))
-    .bind(needs_survey)
+    .bind(i32::try_from(liveness.contradicting).unwrap_or(i32::MAX))
+    .bind(may_have_restarted)
     .execute(&mut *transaction)
     .await?;
-    if needs_survey {
+    if may_have_restarted {
         // Only workers may write `joined`. This function can only withdraw a confirmation.
-        sqlx::query("SELECT doubt_node($1)").bind(node.0).execute(transaction).await?;
+        sqlx::query("SELECT reset_join_confirmation($1)").bind(node.0).execute(transaction).await?;
     }
     Ok(())
 }

@@ -38,7 +38,7 @@ pub struct PersonRow {
 /// The columns of a [`PersonRow`], for a person `p`.
 pub(crate) const PERSON_COLUMNS: &str = "p.id, p.name, p.kind, p.disabled, p.permissions,
     (SELECT jsonb_object_agg(c.deployment_id, c.words) FROM
-      (SELECT deployment_id, jsonb_agg(permission) AS words FROM covered(p.id) GROUP BY deployment_id) c) AS inside";
+      (SELECT deployment_id, jsonb_agg(permission) AS words FROM granted_deployments(p.id) GROUP BY deployment_id) c) AS inside";
 
 type ScopedPermissions = Json<BTreeMap<Uuid, Vec<String>>>;
 

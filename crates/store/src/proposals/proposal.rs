@@ -1,9 +1,9 @@
 //! Proposals and their edits.
 //!
 //! Every change of the edits raises the proposal's version, and each request names the version that
-//! it is based on. The edits of one request are one gesture: undo and redo take them together.
-//! Undone edits stay and keep their numbers. Redo restores the first undone gesture after the last
-//! valid one, unless another edit followed the undo.
+//! it is based on. Undo and redo take the edits of one request together. Undone edits
+//! stay and keep their numbers. Redo restores the first undone request after the last valid one,
+//! unless another edit followed the undo.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ pub struct EditRow {
     pub actor_name: String,
     pub at: OffsetDateTime,
     /// The number of the first edit of the same request. Undo and redo take them together.
-    pub gesture: u32,
+    pub request_seq: u32,
     pub undone: bool,
     /// Whether another edit followed the undo, so that redo skips this one.
     pub dropped: bool,
@@ -201,7 +201,7 @@ pub async fn edits(
 ) -> Result<Vec<EditRow>, StoreError> {
     type Row = (i32, i32, Uuid, String, OffsetDateTime, Value, bool, bool, Vec<Uuid>, Vec<String>);
     let rows: Vec<Row> = sqlx::query_as(
-        "SELECT e.seq, coalesce(e.gesture, e.seq), e.actor, p.name, e.at, e.body, e.undone, e.dropped, e.touched_by, \
+        "SELECT e.seq, coalesce(e.request_seq, e.seq), e.actor, p.name, e.at, e.body, e.undone, e.dropped, e.touched_by, \
          ARRAY(SELECT t.name FROM unnest(e.touched_by) WITH ORDINALITY AS touch (id, n) JOIN person t ON t.id = touch.id ORDER BY touch.n) \
          FROM edit e JOIN person p ON p.id = e.actor \
          WHERE e.proposal_id = $1 ORDER BY e.seq LIMIT $2",
@@ -211,10 +211,11 @@ pub async fn edits(
     .fetch_all(connection)
     .await?;
     let row = |row: Row| {
-        let (seq, gesture, actor, actor_name, at, body, undone, dropped, touched_by, names) = row;
+        let (seq, request_seq, actor, actor_name, at, body, undone, dropped, touched_by, names) =
+            row;
         Ok(EditRow {
             edit: numbered(id, seq, body)?,
-            gesture: gesture.unsigned_abs(),
+            request_seq: request_seq.unsigned_abs(),
             actor: PersonId(actor),
             actor_name,
             at,
@@ -271,7 +272,7 @@ pub async fn append_edits(
         .exec(&orm(connection))
         .await?;
     sqlx::query(
-        "INSERT INTO edit (proposal_id, seq, actor, body, gesture) \
+        "INSERT INTO edit (proposal_id, seq, actor, body, request_seq) \
          SELECT $1, last.seq + n, $2, body, CASE WHEN n > 1 THEN last.seq + 1 END \
          FROM unnest($3::jsonb[]) WITH ORDINALITY AS new (body, n), \
            (SELECT coalesce(max(seq), 0) AS seq FROM edit WHERE proposal_id = $1) AS last",
@@ -305,7 +306,7 @@ pub enum UndoResult {
     To {
         /// The new version of the proposal.
         version: i32,
-        /// The undone or redone edits of one gesture, in order.
+        /// The undone or redone edits of one request, in order.
         edits: Vec<NumberedEdit>,
     },
     /// There is no edit to undo or redo.
@@ -327,7 +328,7 @@ fn to_undo_result(
     Ok(UndoResult::To { version, edits: edits.collect::<Result<_, _>>()? })
 }
 
-/// Undoes the edits of the last gesture. The person is recorded with them, because an undo shapes
+/// Undoes the edits of the last request. The person is recorded with them, because an undo shapes
 /// the change.
 pub async fn undo_edit(
     connection: &mut PgConnection,
@@ -339,10 +340,10 @@ pub async fn undo_edit(
         return Ok(UndoResult::VersionConflict);
     };
     let edits = sqlx::query_as(
-        "WITH last AS (SELECT coalesce(gesture, seq) AS gesture FROM edit \
+        "WITH last AS (SELECT coalesce(request_seq, seq) AS request_seq FROM edit \
            WHERE proposal_id = $1 AND NOT undone ORDER BY seq DESC LIMIT 1) \
          UPDATE edit e SET undone = true, touched_by = touched_by || $2::uuid FROM last \
-         WHERE e.proposal_id = $1 AND NOT e.undone AND coalesce(e.gesture, e.seq) = last.gesture \
+         WHERE e.proposal_id = $1 AND NOT e.undone AND coalesce(e.request_seq, e.seq) = last.request_seq \
          RETURNING e.seq, e.body",
     )
     .bind(id.0)
@@ -352,7 +353,7 @@ pub async fn undo_edit(
     to_undo_result(id, version, edits)
 }
 
-/// Redoes the edits of the first undone gesture after the last valid edit. The person is recorded,
+/// Redoes the edits of the first undone request after the last valid edit. The person is recorded,
 /// as for undo.
 pub async fn redo_edit(
     connection: &mut PgConnection,
@@ -364,13 +365,13 @@ pub async fn redo_edit(
         return Ok(UndoResult::VersionConflict);
     };
     let edits = sqlx::query_as(
-        "WITH next AS (SELECT coalesce(gesture, seq) AS gesture FROM edit \
+        "WITH next AS (SELECT coalesce(request_seq, seq) AS request_seq FROM edit \
            WHERE proposal_id = $1 AND NOT dropped \
              AND seq > (SELECT coalesce(max(seq), 0) FROM edit WHERE proposal_id = $1 AND NOT undone) \
            ORDER BY seq LIMIT 1) \
          UPDATE edit e SET undone = false, touched_by = touched_by || $2::uuid FROM next \
          WHERE e.proposal_id = $1 AND e.undone AND NOT e.dropped \
-           AND coalesce(e.gesture, e.seq) = next.gesture \
+           AND coalesce(e.request_seq, e.seq) = next.request_seq \
          RETURNING e.seq, e.body",
     )
     .bind(id.0)

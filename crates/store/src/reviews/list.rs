@@ -1,11 +1,11 @@
 //! Lists of reviews.
 //!
-//! A page of a list takes a fixed number of statements, independent of its number of rows. A search scans
-//! a window of rows and returns the start of the next window. This bounds the cost of a page.
+//! A page of a list takes a fixed number of statements, independent of its number of rows. A search
+//! scans a window of rows and returns the start of the next window. This bounds the cost of a page.
 
 use std::collections::BTreeSet;
 
-use engine::gate::{Verdict, VerdictKind};
+use engine::gate::{LeftHold, Verdict, VerdictKind};
 use engine::ids::{BlueprintNumber, DeploymentId, NodeId, PersonId, PolicyNumber, ReviewId};
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -50,6 +50,8 @@ pub struct FactsRow {
     pub threads: Vec<String>,
     /// As [`super::moved_base`].
     pub moved_base: Vec<(String, i64)>,
+    /// As [`super::left_holds`].
+    pub left_holds: Vec<LeftHold>,
 }
 
 #[derive(sqlx::FromRow)]
@@ -72,6 +74,7 @@ struct Facts {
     submitted: i64,
     threads: Vec<String>,
     moved: Json<Vec<(String, i64)>>,
+    left_holds: Json<Vec<(String, String, String)>>,
 }
 
 const FACTS: &str = include_str!("statements/facts.sql");
@@ -102,6 +105,12 @@ fn to_review_facts(row: Facts) -> Result<FactsRow, StoreError> {
         submitted: row.submitted,
         threads: row.threads,
         moved_base: row.moved.0,
+        left_holds: row
+            .left_holds
+            .0
+            .into_iter()
+            .map(|(moved, on_hold, by)| LeftHold { moved, on_hold, by })
+            .collect(),
     })
 }
 
@@ -141,6 +150,7 @@ pub struct LineRow {
     pub title: String,
     /// The name of the deployment when it was submitted.
     pub deployment: String,
+    pub deployment_id: DeploymentId,
     /// The only node that it may change, with its name.
     pub node: Option<(NodeId, String)>,
     /// The names of its authors.
@@ -163,6 +173,7 @@ pub async fn lines_of(
         i64,
         String,
         String,
+        Uuid,
         Option<Uuid>,
         Option<String>,
         Vec<String>,
@@ -176,15 +187,18 @@ pub async fn lines_of(
         .fetch_all(connection)
         .await?;
     let to_row =
-        |(id, title, deployment, node, fqdn, authors, at, summary, sent_back): Row| LineRow {
-            id: ReviewId(id),
-            title,
-            deployment,
-            node: node.map(NodeId).zip(fqdn),
-            authors,
-            at,
-            summary,
-            sent_back,
+        |(id, title, deployment, place, node, fqdn, authors, at, summary, sent_back): Row| {
+            LineRow {
+                id: ReviewId(id),
+                title,
+                deployment,
+                deployment_id: DeploymentId(place),
+                node: node.map(NodeId).zip(fqdn),
+                authors,
+                at,
+                summary,
+                sent_back,
+            }
         };
     Ok(rows.into_iter().map(to_row).collect())
 }

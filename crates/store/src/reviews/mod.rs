@@ -20,10 +20,11 @@ pub use list::{
     lines_of, open_review_facts,
 };
 pub use replans::{
-    ReplanRow, insert_replan, moved_base, moved_records, replan_for_version, replans, stale_reviews,
+    ReplanRow, insert_replan, left_holds, moved_base, moved_records, newest_of_proposal,
+    replan_for_version, replans, stale_reviews,
 };
 pub use review::{
-    NewReview, PersonRow, REFUSED_AGAIN, ReviewRow, ReviewerRow, VerdictRow, able,
+    NewReview, PersonRow, REFUSAL_INTERVAL, ReviewRow, ReviewerRow, VerdictRow, able,
     affected_deployments_by_review, append_refusal, authors, base, documents, eligible_reviewers,
     find_review, insert_review, insert_verdict, people, review_of_version, review_rights,
     reviewers, touched, verdicts,

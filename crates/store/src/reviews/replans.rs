@@ -3,6 +3,7 @@
 //! Each review is replanned at most once. Its id is the key of the row, and the raised version of
 //! the proposal makes the review outdated. So a second server or a sweep finds nothing to do.
 
+use engine::gate::LeftHold;
 use engine::ids::{BlueprintNumber, ProposalId, ReviewId};
 use sea_orm::sea_query::ExprTrait as _;
 use sea_orm::{ColumnTrait, Condition, EntityTrait, JoinType, QueryFilter, QuerySelect, Set};
@@ -62,6 +63,21 @@ pub async fn insert_replan(
     Ok(())
 }
 
+/// The newest review of a proposal.
+pub async fn newest_of_proposal(
+    connection: &mut PgConnection,
+    proposal: ProposalId,
+) -> Result<Option<ReviewId>, StoreError> {
+    let newest: Option<Option<i64>> = review::Entity::find()
+        .filter(review::Column::ProposalId.eq(proposal.0))
+        .select_only()
+        .expr(review::Column::Id.max())
+        .into_tuple()
+        .one(&orm(connection))
+        .await?;
+    Ok(newest.flatten().map(ReviewId))
+}
+
 /// The replans that led to a review and away from it. If authors resubmitted a returned proposal
 /// unchanged, the first is the replan that returned it.
 pub async fn replans(
@@ -107,6 +123,20 @@ pub async fn moved_base(
         .bind(id.0)
         .fetch_all(connection)
         .await?)
+}
+
+/// The holds that a review moves a deployment out of. The database decides (`left_holds`), and
+/// refuses the commit.
+pub async fn left_holds(
+    connection: &mut PgConnection,
+    id: ReviewId,
+) -> Result<Vec<LeftHold>, StoreError> {
+    let rows: Vec<(String, String, String)> =
+        sqlx::query_as("SELECT name, on_hold, held_by FROM left_holds($1)")
+            .bind(id.0)
+            .fetch_all(connection)
+            .await?;
+    Ok(rows.into_iter().map(|(moved, on_hold, by)| LeftHold { moved, on_hold, by }).collect())
 }
 
 /// The nodes whose first document a review writes and whose record changed since it was planned.

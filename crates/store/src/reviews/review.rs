@@ -29,7 +29,7 @@ use crate::entity::{
 };
 
 /// The time during which an equal refusal of the same person is not recorded again.
-pub const REFUSED_AGAIN: Duration = Duration::from_secs(60);
+pub const REFUSAL_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A review to insert.
 #[derive(Debug, Clone)]
@@ -340,7 +340,7 @@ pub async fn eligible_reviewers(
     // `touched_by` is evaluated once, and only if a scoped grant requires it.
     let sql = format!(
         "SELECT p.id, p.name, true FROM person p WHERE p.kind = 'human' AND NOT p.disabled AND {HAS_PERMISSION_ANYWHERE}
-           AND CASE WHEN p.permissions && $1 THEN true ELSE may_in(p, $1, (SELECT touched_by($2))) END
+           AND CASE WHEN p.permissions && $1 THEN true ELSE has_permission_in(p, $1, (SELECT touched_by($2))) END
          ORDER BY p.name LIMIT 1000"
     );
     let rows: Vec<(Uuid, String, bool)> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
@@ -359,7 +359,7 @@ pub async fn able(
 ) -> Result<Vec<(String, Vec<String>)>, StoreError> {
     let sql = format!(
         "SELECT p.name, CASE WHEN EXISTS (SELECT FROM scoped_grant g WHERE g.person_id = p.id)
-           THEN ARRAY(SELECT w FROM unnest($1::text[]) AS w WHERE may_in(p, ARRAY[w], (SELECT touched_by($2)))) ELSE p.permissions END
+           THEN ARRAY(SELECT w FROM unnest($1::text[]) AS w WHERE has_permission_in(p, ARRAY[w], (SELECT touched_by($2)))) ELSE p.permissions END
          FROM person p WHERE p.kind = 'human' AND NOT p.disabled AND {HAS_PERMISSION_ANYWHERE} ORDER BY p.name LIMIT 1000"
     );
     let able = sqlx::query_as(sqlx::AssertSqlSafe(sql));
@@ -414,7 +414,7 @@ pub async fn people(
     }
     let rows: Vec<(Uuid, String, bool)> = sqlx::query_as(
         "SELECT p.id, p.name, p.kind = 'human' AND NOT p.disabled
-           AND CASE WHEN p.permissions && $2 THEN true ELSE may_in(p, $2, (SELECT touched_by($3))) END
+           AND CASE WHEN p.permissions && $2 THEN true ELSE has_permission_in(p, $2, (SELECT touched_by($3))) END
          FROM person p WHERE p.id = ANY($1) ORDER BY p.id",
     )
     .bind(ids)
@@ -445,7 +445,7 @@ pub async fn review_rights(
     let rows: Vec<(Uuid, String, bool, Vec<Uuid>)> = sqlx::query_as(
         "SELECT p.id, p.name, p.kind = 'human' AND NOT p.disabled AND 'reviewer' = ANY (p.permissions),
            CASE WHEN p.kind = 'human' AND NOT p.disabled
-             THEN ARRAY(SELECT c.deployment_id FROM covered(p.id) c WHERE c.permission = 'reviewer') ELSE '{}' END
+             THEN ARRAY(SELECT c.deployment_id FROM granted_deployments(p.id) c WHERE c.permission = 'reviewer') ELSE '{}' END
          FROM person p WHERE p.id = ANY($1) ORDER BY p.id",
     )
     .bind(ids)
@@ -533,8 +533,8 @@ pub async fn insert_verdict(
 }
 
 /// Records that a person was refused an action on a review. It records nothing if the review does
-/// not exist, or if an equal refusal was recorded within [`REFUSED_AGAIN`]. The audit is permanent,
-/// and even a person without permissions can cause any number of refusals.
+/// not exist, or if an equal refusal was recorded within [`REFUSAL_INTERVAL`]. The audit is
+/// permanent, and even a person without permissions can cause any number of refusals.
 ///
 /// The check reads the rows, so it works across all servers. Concurrent requests may each record a
 /// refusal. The index `audit_at` limits the scan to that time span.
@@ -555,7 +555,7 @@ pub async fn append_refusal(
     .bind(action)
     .bind(id.0)
     .bind(add_token(json!({"refused": code})))
-    .bind(REFUSED_AGAIN.as_secs_f64())
+    .bind(REFUSAL_INTERVAL.as_secs_f64())
     .execute(connection)
     .await?;
     Ok(())

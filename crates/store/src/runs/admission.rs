@@ -11,7 +11,8 @@ use uuid::Uuid;
 use crate::StoreError;
 
 /// Every rule that prevents each of these TODO steps from starting, in the order of
-/// [`engine::anneal::PendingReason`]. A step that may start, or is not TODO, is missing in the result.
+/// [`engine::anneal::PendingReason`]. A step that may start, or is not TODO, is missing in the
+/// result.
 pub async fn admission_reasons(
     connection: &mut PgConnection,
     limits: Limits,
@@ -28,7 +29,7 @@ pub async fn admission_reasons(
         reasons.entry(StepId(step)).or_default().push(reason);
     }
     for reasons in reasons.values_mut() {
-        reasons.sort_by_key(Reason::wait);
+        reasons.sort_by_key(Reason::pending_reason);
     }
     Ok(reasons)
 }

@@ -1,9 +1,9 @@
 //! Checks of roles: the steps whose check is due, and the effect of results.
 //!
 //! Every worker runs checks. It leases those that are due, one per node. So the load on a node does
-//! not depend on the number of workers. If a worker dies, its lease ends and the check is due again.
-//! [`engine::anneal::check_transition`] decides what a result means. The change of the step is a
-//! transition like any other.
+//! not depend on the number of workers. If a worker dies, its lease ends and the check is due
+//! again. [`engine::anneal::check_transition`] decides what a result means. The change of the step
+//! is a transition like any other.
 //!
 //! Invariants:
 //! * A check runs only while a run could: execution is on, the deployment is not on hold, and the
@@ -25,7 +25,7 @@ use sqlx::{PgConnection, PgPool};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::ChangeError;
+use super::change_error::ChangeError;
 use super::world::{decide, write};
 use crate::StoreError;
 use crate::connect::hash;
@@ -135,7 +135,7 @@ pub struct RoleCheckRow {
     pub generation: i64,
     pub state: String,
     pub failures: i32,
-    pub reran: bool,
+    pub caused_rerun: bool,
     pub detail: String,
     pub duration_ms: i32,
     pub checked_at: Option<OffsetDateTime>,
@@ -150,13 +150,26 @@ pub async fn role_check(
     step: StepId,
 ) -> Result<Option<RoleCheckRow>, StoreError> {
     Ok(sqlx::query_as(
-        "SELECT generation, state, failures, reran, detail, duration_ms, checked_at, changed_at,
+        "SELECT generation, state, failures, caused_rerun, detail, duration_ms, checked_at, changed_at,
            passes_until > now() AS passes
          FROM role_check WHERE step_id = $1",
     )
     .bind(step.0)
     .fetch_optional(connection)
     .await?)
+}
+
+/// The first reason why no worker can run the check of a step now. `None` if one can.
+pub async fn check_obstacle(
+    connection: &mut PgConnection,
+    step: StepId,
+) -> Result<Option<String>, StoreError> {
+    let found: Option<Option<String>> =
+        sqlx::query_scalar(include_str!("statements/check_obstacle.sql"))
+            .bind(step.0)
+            .fetch_optional(connection)
+            .await?;
+    Ok(found.flatten())
 }
 
 /// The result of a leased check.
@@ -178,7 +191,7 @@ pub enum CheckEffect {
     /// The step keeps its state.
     Recorded,
     /// The step runs again.
-    Reran,
+    CausedRerun,
     /// The step is ERROR.
     Failed,
     /// The step is ACTIVE again.
@@ -198,7 +211,7 @@ struct CheckedRow {
     checked_generation: i64,
     checked_state: String,
     failures: i32,
-    reran: bool,
+    caused_rerun: bool,
     disturbed: bool,
 }
 
@@ -206,7 +219,10 @@ impl CheckedRow {
     /// The failures of another generation do not count.
     fn history(&self) -> CheckHistory {
         match self.checked_generation == self.generation {
-            true => CheckHistory { failures: self.failures.unsigned_abs(), reran: self.reran },
+            true => CheckHistory {
+                failures: self.failures.unsigned_abs(),
+                caused_rerun: self.caused_rerun,
+            },
             false => CheckHistory::default(),
         }
     }
@@ -244,7 +260,7 @@ pub async fn record_check(
         .bind(row.generation)
         .bind(state)
         .bind(history.failures.cast_signed())
-        .bind(history.reran)
+        .bind(history.caused_rerun)
         .bind(&result.detail)
         .bind(i32::try_from(result.took.as_millis()).unwrap_or(i32::MAX))
         .bind(f64::from(row.check_s))
@@ -253,7 +269,7 @@ pub async fn record_check(
     let effect = match &event {
         None => CheckEffect::Recorded,
         Some(engine::anneal::Event::CheckPassed) => CheckEffect::Recovered,
-        Some(_) if history.reran && history.failures == 0 => CheckEffect::Reran,
+        Some(_) if history.caused_rerun && history.failures == 0 => CheckEffect::CausedRerun,
         Some(_) => CheckEffect::Failed,
     };
     if let Some(event) = event {

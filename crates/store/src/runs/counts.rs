@@ -26,8 +26,8 @@ pub struct StateCounts {
     pub unchecked: i64,
 }
 
-/// The columns of [`StateCounts`], for a statement with the steps as `s` and their checks that do not
-/// pass as `c`.
+/// The columns of [`StateCounts`], for a statement with the steps as `s` and their checks that do
+/// not pass as `c`.
 pub(crate) const STATE_COUNTS: &str = "count(*) FILTER (WHERE s.state = 'blocked') AS blocked, \
     count(*) FILTER (WHERE s.state = 'todo') AS todo, \
     count(*) FILTER (WHERE s.state = 'transition') AS transition, \
@@ -46,7 +46,7 @@ const STALE_AND_COMPARING: &str = "(SELECT count(*) FROM step WHERE stale) AS st
 pub struct Tally {
     pub deployments: i64,
     /// Deployments on hold.
-    pub held: i64,
+    pub on_hold: i64,
     /// Deployments with an open proposal.
     pub proposed: i64,
     pub nodes: i64,

@@ -106,8 +106,8 @@ pub struct RunRows {
     pub immediate: bool,
     /// `step.needs`.
     pub needs: String,
-    /// `step.place`.
-    pub place: String,
+    /// `step.run_location`.
+    pub run_location: String,
     /// `step.rank`.
     pub rank: i32,
     /// `step.timeout_s`, in seconds.
@@ -322,9 +322,9 @@ const LAST_VERDICTS: &str = include_str!("statements/last_verdicts.sql");
 /// Unknown blueprints are missing in the result.
 ///
 /// Objections are not counted. The commit ignores those of people who could no longer review, and
-/// workers cannot read permissions. The trigger of the commit refuses all others, and no role but the
-/// owner can bypass it. Counting them would add no protection: they are not signed, so a client that
-/// acts for an objector can replace the objection by an unsigned approval.
+/// workers cannot read permissions. The trigger of the commit refuses all others, and no role but
+/// the owner can bypass it. Counting them would add no protection: they are not signed, so a client
+/// that acts for an objector can replace the objection by an unsigned approval.
 pub async fn approvals(
     pool: &PgPool,
     blueprints: &BTreeSet<BlueprintNumber>,
@@ -488,9 +488,9 @@ pub async fn visible_steps(
     for (child, parent) in &edges {
         parents_of.entry(*child).or_default().push(*parent);
     }
-    let mut beside: BTreeMap<NodeId, Vec<&Arc<VisibleStepData>>> = BTreeMap::new();
+    let mut on_node: BTreeMap<NodeId, Vec<&Arc<VisibleStepData>>> = BTreeMap::new();
     for step in rows.values().filter(|step| step.active) {
-        beside.entry(step.node).or_default().push(step);
+        on_node.entry(step.node).or_default().push(step);
     }
     let rows = &rows;
     let visible = run_steps.iter().map(|(step, node)| {
@@ -500,11 +500,11 @@ pub async fn visible_steps(
             let step = Arc::clone(rows.get(&ancestor.0)?);
             Some(VisibleStep { distance: Some(distance), is_read: read.contains(&ancestor), step })
         });
-        let beside = beside.get(node).into_iter().flatten().filter(|other| other.step != *step);
+        let on_node = on_node.get(node).into_iter().flatten().filter(|other| other.step != *step);
         (
             *step,
             ancestors
-                .chain(beside.map(|other| VisibleStep {
+                .chain(on_node.map(|other| VisibleStep {
                     distance: None,
                     is_read: false,
                     step: Arc::clone(other),
@@ -515,7 +515,7 @@ pub async fn visible_steps(
     Ok(visible.collect())
 }
 
-/// The hard parents of a step. Those without a run stand for their own hard parents.
+/// The hard parents of a step. Parents without a run are replaced by their own hard parents.
 fn read_steps(
     step: StepId,
     parents: &BTreeMap<StepId, Vec<StepId>>,
@@ -589,14 +589,14 @@ pub async fn stored_results(
         .bind(limit)
         .fetch_all(&mut *connection)
         .await?;
-    let mut kept: BTreeMap<NodeId, (Vec<StoredResult>, usize)> = counts
+    let mut results: BTreeMap<NodeId, (Vec<StoredResult>, usize)> = counts
         .into_iter()
         .map(|(node, total)| (NodeId(node), (Vec::new(), usize::try_from(total).unwrap_or(0))))
         .collect();
     for row in rows {
-        kept.entry(NodeId(row.node)).or_default().0.push(row);
+        results.entry(NodeId(row.node)).or_default().0.push(row);
     }
-    Ok(kept)
+    Ok(results)
 }
 
 /// The input of a run and its surroundings.
@@ -620,7 +620,7 @@ pub async fn record_inputs(
     inputs: &[NewInput<'_>],
 ) -> Result<BTreeSet<RunId>, StoreError> {
     let mut transaction = pool.begin().await?;
-    let kept: Vec<i64> = sqlx::query_scalar(include_str!("statements/record_inputs.sql"))
+    let recorded: Vec<i64> = sqlx::query_scalar(include_str!("statements/record_inputs.sql"))
         .bind(worker.0)
         .bind(inputs.iter().map(|inputs| inputs.facts.run.0).collect::<Vec<_>>())
         .bind(inputs.iter().map(|inputs| inputs.input).collect::<Vec<_>>())
@@ -634,9 +634,9 @@ pub async fn record_inputs(
         .bind(inputs.iter().map(|inputs| inputs.facts.input_version).collect::<Vec<_>>())
         .fetch_all(&mut *transaction)
         .await?;
-    let kept: BTreeSet<RunId> = kept.into_iter().map(RunId).collect();
+    let recorded: BTreeSet<RunId> = recorded.into_iter().map(RunId).collect();
     let running =
-        inputs.iter().map(|inputs| inputs.facts).filter(|facts| kept.contains(&facts.run));
+        inputs.iter().map(|inputs| inputs.facts).filter(|facts| recorded.contains(&facts.run));
     let events: Vec<_> = running
         .flat_map(|facts| {
             run_events(facts.run.0, facts.noderole.0, facts.deployment.0, "running", 0)
@@ -644,5 +644,5 @@ pub async fn record_inputs(
         .collect();
     append_events(&mut transaction, &events, &[]).await?;
     transaction.commit().await?;
-    Ok(kept)
+    Ok(recorded)
 }

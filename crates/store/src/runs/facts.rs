@@ -15,7 +15,7 @@ use crate::events::{Event, node_event};
 
 /// The source of facts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Witness<'a> {
+pub enum FactSource<'a> {
     /// The machine itself, with one of its tokens.
     Node(Uuid),
     /// A role, with one of its runs.
@@ -23,10 +23,10 @@ pub enum Witness<'a> {
 }
 
 /// Stores the facts of a source, replacing its earlier ones.
-pub async fn ensure_facts(
+pub async fn store_facts(
     connection: &mut PgConnection,
     node: NodeId,
-    source: Witness<'_>,
+    source: FactSource<'_>,
     facts: &Map<String, Value>,
 ) -> Result<(), StoreError> {
     // Serializes concurrent reports about the node.
@@ -37,14 +37,14 @@ pub async fn ensure_facts(
     // Two statements, because the server has no privilege on runs, and a worker none on tokens.
     let facts = Value::Object(facts.clone());
     let statement = match source {
-        Witness::Node(token) => sqlx::query(
+        FactSource::Node(token) => sqlx::query(
             "INSERT INTO node_fact (node_id, source, facts, token_id) VALUES ($1, 'node', $2, $3)
              ON CONFLICT (node_id, source) DO UPDATE SET facts = excluded.facts, at = now(), token_id = excluded.token_id",
         )
         .bind(node.0)
         .bind(facts)
         .bind(token),
-        Witness::Role(role, run) => sqlx::query(
+        FactSource::Role(role, run) => sqlx::query(
             "INSERT INTO node_fact (node_id, source, facts, run_id) VALUES ($1, $4, $2, $3)
              ON CONFLICT (node_id, source) DO UPDATE SET facts = excluded.facts, at = now(), run_id = excluded.run_id",
         )
@@ -68,7 +68,7 @@ pub async fn ensure_facts(
 
 /// Stores `facts` in a run's result as facts of its node, if its role has the flag. Returns the
 /// events.
-pub(crate) async fn store_facts(
+pub(crate) async fn store_returned_facts(
     transaction: &mut PgConnection,
     run: RunId,
     step: StepId,
@@ -79,15 +79,15 @@ pub(crate) async fn store_facts(
     let row: Option<(Uuid, String, String)> = sqlx::query_as(
         // MATERIALIZED: only the role's body is parsed as JSON, with any join plan. Scripts are
         // objects too.
-        "WITH whose AS MATERIALIZED (
+        "WITH role_body AS MATERIALIZED (
            SELECT n.id, n.fqdn, r.role, o.body FROM step s JOIN noderole r ON r.id = s.noderole_id
            JOIN node n ON n.id = s.node_id JOIN object o ON o.hash = r.role_hash WHERE s.id = $1)
-         SELECT id, fqdn, role FROM whose WHERE convert_from(body, 'UTF8')::jsonb @> '{\"flags\": {\"facts\": true}}'",
+         SELECT id, fqdn, role FROM role_body WHERE convert_from(body, 'UTF8')::jsonb @> '{\"flags\": {\"facts\": true}}'",
     )
     .bind(step.0)
     .fetch_optional(&mut *transaction)
     .await?;
     let Some((node, fqdn, role)) = row else { return Ok(Vec::new()) };
-    ensure_facts(transaction, NodeId(node), Witness::Role(&role, run), facts).await?;
+    store_facts(transaction, NodeId(node), FactSource::Role(&role, run), facts).await?;
     Ok(vec![node_event(&fqdn)])
 }

@@ -9,7 +9,9 @@
 //!   complete. A step that runs anyway reads its input then.
 //! * The version is read before the input. A change in between raises the version, so the step is
 //!   compared again.
-//! * Milestones and barriers read nothing. They pass a change on to their children.
+//! * A step that is compared or runs passes the change on to its children, because a declared path
+//!   can name a value of any ancestor. So every descendant is compared once, and most comparisons
+//!   find the same input. Milestones and barriers read nothing, so they only pass the change on.
 
 use engine::Hash;
 use engine::anneal::{Change, Event, Refused, RerunReason};
@@ -18,7 +20,7 @@ use serde_json::Value;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::ChangeError;
+use super::change_error::ChangeError;
 use super::world::{decide, write};
 use crate::StoreError;
 use crate::events::{CHANNEL_TODO, append_events, step_event};
@@ -93,10 +95,10 @@ pub async fn changed_inputs(pool: &PgPool, limit: i64) -> Result<Vec<ChangedInpu
     rows.into_iter().map(TryInto::try_into).collect()
 }
 
-/// Marks the children of steps without a run, and those steps as compared.
+/// Marks the children of these steps. A step with a version is marked as compared.
 pub async fn pass_on_changed_inputs(
     pool: &PgPool,
-    steps: &[(StepId, i32)],
+    steps: &[(StepId, Option<i32>)],
 ) -> Result<(), StoreError> {
     let mut transaction = pool.begin().await?;
     lock_apply_shared(&mut transaction).await?;
@@ -179,10 +181,10 @@ async fn rerun(
     step: StepId,
     generation: BlueprintNumber,
 ) -> Result<bool, StoreError> {
-    let event = Event::Rerun { generation, why: RerunReason::Data };
+    let event = Event::Rerun { generation, reason: RerunReason::Data };
     let outcome = match decide(transaction, &Change::Step { step, event }, &[step]).await {
         Ok(outcome) => outcome,
-        Err(ChangeError::Refused(Refused::AlreadyApplied { .. } | Refused::Unasked { .. })) => {
+        Err(ChangeError::Refused(Refused::AlreadyApplied { .. } | Refused::Unrequested { .. })) => {
             return Ok(false);
         }
         Err(ChangeError::Store(error)) => return Err(error),

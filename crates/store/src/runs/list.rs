@@ -25,6 +25,7 @@ pub struct RunRow {
     pub fqdn: String,
     /// The name of the deployment in which the noderole is bound.
     pub deployment: String,
+    pub deployment_id: Uuid,
     /// The worker's name.
     pub worker: Option<String>,
 }
@@ -207,8 +208,8 @@ async fn add_names(store: &Store, runs: Vec<RunModel>) -> Result<Vec<RunRow>, St
         .into_tuple()
         .all(orm)
         .await?;
-    let name_of = |names: &[(Uuid, String)], wanted: Uuid| {
-        names.iter().find(|(id, _)| *id == wanted).map(|(_, name)| name.clone())
+    let name_of = |names: &[(Uuid, String)], searched: Uuid| {
+        names.iter().find(|(id, _)| *id == searched).map(|(_, name)| name.clone())
     };
     let to_row = |run: RunModel| {
         let step = steps.iter().find(|step| step.id == run.step_id)?;
@@ -220,6 +221,7 @@ async fn add_names(store: &Store, runs: Vec<RunModel>) -> Result<Vec<RunRow>, St
             role: role.clone(),
             fqdn: name_of(&nodes, run.node_id)?,
             deployment: name_of(&deployments, *deployment)?,
+            deployment_id: *deployment,
             worker: run.worker_id.and_then(|worker| name_of(&workers, worker)),
             run,
         })

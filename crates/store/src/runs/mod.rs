@@ -17,6 +17,7 @@
 //! * Events and notifications are sent with the commit of the transaction, never earlier.
 
 mod admission;
+mod change_error;
 mod checks;
 mod claim;
 mod counts;
@@ -35,9 +36,10 @@ mod world;
 
 pub use crate::entity::StepModel;
 pub use admission::admission_reasons;
+pub use change_error::ChangeError;
 pub use checks::{
-    CheckEffect, CheckResult, DueCheck, MAX_CHECK_DETAIL, RoleCheckRow, lease_checks, record_check,
-    return_check, role_check,
+    CheckEffect, CheckResult, DueCheck, MAX_CHECK_DETAIL, RoleCheckRow, check_obstacle,
+    lease_checks, record_check, return_check, role_check,
 };
 pub use claim::{Claimed, claim_runs};
 pub(crate) use counts::STATE_COUNTS;
@@ -50,7 +52,7 @@ pub use details::{
     VisibleStepData, addresses, approvals, record_inputs, run_details, signed_blueprints,
     stored_results, visible_steps,
 };
-pub use facts::{Witness, ensure_facts};
+pub use facts::{FactSource, store_facts};
 pub use inputs::{
     ChangedInput, ComparedInput, InputFinding, changed_inputs, pass_on_changed_inputs, settle_input,
 };
@@ -65,17 +67,17 @@ pub use log::{LogPiece, LogPosition, append_log, read_log_range};
 pub use models::RunModel;
 pub(crate) use models::joined_steps;
 pub use pending::{
-    AboveRow, LOOKED, NamedStepRow, PendingFilter, PendingRow, PendingScope, UnappliedSteps,
-    WaitingRows, above, steps_with_names, unapplied_steps, waiting,
+    AboveRow, MAX_STEPS_READ, NamedStepRow, PendingFilter, PendingRow, PendingRows, PendingScope,
+    UnappliedSteps, above, pending_steps, steps_with_names, unapplied_steps,
 };
 pub use rollout::{
     FailedRow, RunCounts, TimelineRow, WaveRow, failed_in, failed_steps, run_counts, timeline,
     unfinished, waves,
 };
-pub use transition::{
-    ChangeError, Finished, Overdue, OverdueRun, Queued, RunEnd, cancel_run, cancel_superseded,
-    commit_steps, end_overdue_run, end_removed_runs, finish_cancel, finish_run, finish_runs,
-    overdue_runs, request_cancel, request_retry, rerun_step, retry_step, run_exists,
-    set_node_alive, set_node_maintenance, settle_leftovers,
-};
 pub(crate) use transition::{ConnectionResult, Expected, change_node_alive};
+pub use transition::{
+    Finished, Overdue, OverdueRun, Queued, RunEnd, cancel_run, cancel_superseded, commit_steps,
+    end_overdue_run, end_removed_runs, finish_cancel, finish_run, finish_runs, overdue_runs,
+    request_cancel, request_retry, rerun_step, retry_step, run_exists, set_node_alive,
+    set_node_maintenance, settle_leftovers,
+};

@@ -1,9 +1,9 @@
 //! Pending steps and their reasons.
 //!
 //! One statement finds the first reason of every pending step, by the rules of
-//! [`engine::anneal::pending_reason`]; a test compares the two. It reads at most [`LOOKED`] steps
-//! of each state, those pending longest. So ten thousand blocked steps cost as much as a thousand,
-//! and above that the counts say "or more". For the few steps on a page,
+//! [`engine::anneal::pending_reason`]; a test compares the two. It reads at most [`MAX_STEPS_READ`]
+//! steps of each state, those pending longest. So ten thousand blocked steps cost as much as a
+//! thousand, and above that the counts say "or more". For the few steps on a page,
 //! [`super::admission_reasons`] finds all reasons.
 //!
 //! The reverse order starts with the steps that became pending last. So the order is correct for
@@ -11,7 +11,7 @@
 
 use std::cmp::Ordering;
 
-use engine::anneal::{ENDING, Limits, PendingReason, StepState};
+use engine::anneal::{Limits, OVERDUE_GRACE, PendingReason, StepState};
 use engine::ids::{BlueprintNumber, DeploymentId, NodeId, StepId};
 use sea_orm::sea_query::{Expr, ExprTrait as _};
 use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
@@ -25,7 +25,7 @@ use crate::connect::orm;
 use crate::entity::{concurrency_group, node, noderole, step};
 
 /// The maximum number of steps of each state that a query reads.
-pub const LOOKED: i64 = 10_000;
+pub const MAX_STEPS_READ: i64 = 10_000;
 
 /// A filter for pending steps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct PendingFilter {
     pub deployment: Option<DeploymentId>,
     pub node: Option<NodeId>,
     /// Only this reason. `None`: some steps of each reason.
-    pub wait: Option<PendingReason>,
+    pub reason: Option<PendingReason>,
     /// Newest first, instead of longest pending first.
     pub descending: bool,
     /// The cursor: the start of the pending time, and the step.
@@ -44,11 +44,11 @@ pub struct PendingFilter {
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct PendingRow {
     /// The first reason.
-    pub wait: String,
+    pub reason: String,
     /// The number of steps with the same reason.
     pub total: i64,
     /// Its position among those, from 1.
-    pub place: i64,
+    pub position: i64,
     /// Whether there may be more of them.
     pub more: bool,
     pub step: Uuid,
@@ -63,6 +63,7 @@ pub struct PendingRow {
     pub fqdn: String,
     /// The name of the deployment in which the noderole is bound.
     pub deployment: String,
+    pub deployment_id: Uuid,
     pub failures: i32,
     /// The maximum number of retries.
     pub retries: i32,
@@ -82,7 +83,7 @@ pub struct PendingRow {
 
 /// The pending steps for one reason, or the first of each reason.
 #[derive(Debug, Clone, PartialEq)]
-pub struct WaitingRows {
+pub struct PendingRows {
     /// Ordered by reason, then in the requested order.
     pub rows: Vec<PendingRow>,
     /// The cursor of the next page, if the filter names one reason.
@@ -91,58 +92,60 @@ pub struct WaitingRows {
 
 /// The pending steps: a page of `page` steps for the requested reason and one of each other reason.
 /// Without a requested reason, the first `page` of each.
-pub async fn waiting(
+pub async fn pending_steps(
     connection: &mut PgConnection,
     limits: Limits,
     filter: &PendingFilter,
     page: i64,
-) -> Result<WaitingRows, StoreError> {
+) -> Result<PendingRows, StoreError> {
     let concurrency_groups = match filter.deployment {
         None => None,
         Some(deployment) => Some(concurrency_group_ids(connection, deployment).await?),
     };
     let all_states = [StepState::Error, StepState::Transition, StepState::Todo, StepState::Blocked];
     // With a cursor, no counts are needed, so only states that the next page can contain are read.
-    let states = match (filter.wait, filter.after) {
-        (Some(wait), Some(_)) => wait.states(),
+    let states = match (filter.reason, filter.after) {
+        (Some(reason), Some(_)) => reason.states(),
         _ => all_states.as_slice(),
     };
     let mut rows: Vec<PendingRow> = sqlx::query_as(AssertSqlSafe(statement(filter.descending)))
         .bind(i64::from(limits.running))
-        .bind(LOOKED)
+        .bind(MAX_STEPS_READ)
         .bind(states.iter().map(|state| state.as_str()).collect::<Vec<_>>())
         .bind(concurrency_groups.as_deref())
         .bind(filter.node.map(|node| node.0))
         .bind(filter.after.is_some())
         .bind(filter.after.map(|(since, _)| since))
         .bind(filter.after.map(|(_, step)| step.0))
-        .bind(filter.wait.map(PendingReason::as_str))
+        .bind(filter.reason.map(PendingReason::as_str))
         .bind(page + 1)
-        .bind(if filter.wait.is_some() { 1 } else { page })
-        .bind(f64::from(ENDING))
+        .bind(if filter.reason.is_some() { 1 } else { page })
+        .bind(f64::from(OVERDUE_GRACE))
         .bind(None::<Vec<Uuid>>)
         .fetch_all(&mut *connection)
         .await?;
-    let Some(wait) = filter.wait else { return Ok(WaitingRows { rows, next: None }) };
-    let ours = |row: &PendingRow| row.wait == wait.as_str();
+    let Some(reason) = filter.reason else { return Ok(PendingRows { rows, next: None }) };
+    let ours = |row: &PendingRow| row.reason == reason.as_str();
     // Steps beyond the point where reading ended belong to a later page, so that each appears once.
-    let edge = edge(connection, wait.states(), concurrency_groups.as_deref(), filter).await?;
+    let edge = edge(connection, reason.states(), concurrency_groups.as_deref(), filter).await?;
     if let Some(edge) = edge {
         let past = if filter.descending { Ordering::Less } else { Ordering::Greater };
         rows.retain(|row| !ours(row) || (row.since, row.step).cmp(&edge) != past);
     }
-    let page_rows = rows.iter().filter(|row| ours(row) && row.place <= page);
-    let last = page_rows.max_by_key(|row| row.place).map(|row| (row.since, row.step));
-    let more = rows.iter().any(|row| ours(row) && row.place > page);
-    rows.retain(|row| !ours(row) || row.place <= page);
+    let page_rows = rows.iter().filter(|row| ours(row) && row.position <= page);
+    let last = page_rows.max_by_key(|row| row.position).map(|row| (row.since, row.step));
+    let more = rows.iter().any(|row| ours(row) && row.position > page);
+    rows.retain(|row| !ours(row) || row.position <= page);
     let next = if more { last } else { edge };
-    Ok(WaitingRows { rows, next: next.map(|(since, step)| (since, StepId(step))) })
+    Ok(PendingRows { rows, next: next.map(|(since, step)| (since, StepId(step))) })
 }
 
 /// The statement for an order: longest pending first, or newest first if `descending`.
 fn statement(descending: bool) -> String {
-    let (comparison, way) = direction(descending);
-    include_str!("statements/waiting.sql").replace("{comparison}", comparison).replace("{way}", way)
+    let (comparison, order) = direction(descending);
+    include_str!("statements/pending.sql")
+        .replace("{comparison}", comparison)
+        .replace("{order}", order)
 }
 
 /// The comparison operator and the direction of an order.
@@ -174,8 +177,8 @@ pub struct UnappliedSteps {
 const MAX_STEPS_VISITED: i64 = 50_000;
 
 /// The steps that keep a blueprint or deployment from being applied: its open steps, and the open
-/// ancestors of its blocked ones, up to the first that is not blocked. The first [`LOOKED`] of
-/// these are classified.
+/// ancestors of its blocked ones, up to the first that is not blocked. The first [`MAX_STEPS_READ`]
+/// of these are classified.
 ///
 /// The walk over ancestors is expensive if many steps are blocked. It is skipped if some of its own
 /// steps progress, or if nothing progresses anywhere. It ends after [`MAX_STEPS_VISITED`] steps.
@@ -206,7 +209,7 @@ pub async fn unapplied_steps(
         .filter(is_own)
         .order_by_asc(step::Column::Since)
         .order_by_asc(step::Column::Id)
-        .limit(LOOKED.unsigned_abs())
+        .limit(MAX_STEPS_READ.unsigned_abs())
         .select_only()
         .column(step::Column::Id);
     let own: Vec<Uuid> = query.into_tuple().all(&orm(connection)).await?;
@@ -219,7 +222,7 @@ pub async fn unapplied_steps(
     let (visited, open): (i64, Vec<Uuid>) =
         sqlx::query_as(include_str!("statements/open_ancestors.sql"))
             .bind(blueprint)
-            .bind(LOOKED)
+            .bind(MAX_STEPS_READ)
             .bind(MAX_STEPS_VISITED)
             .bind(concurrency_groups.as_deref())
             .fetch_one(&mut *connection)
@@ -240,10 +243,10 @@ async fn nothing_progresses(
            SELECT s.id FROM step s WHERE s.state = w.state AND s.state IN ('blocked', 'todo', 'transition', 'error') \
            ORDER BY s.since, s.id LIMIT $1) l LIMIT $1",
     )
-    .bind(LOOKED)
+    .bind(MAX_STEPS_READ)
     .fetch_all(&mut *connection)
     .await?;
-    let is_complete = i64::try_from(open.len()).is_ok_and(|count| count < LOOKED);
+    let is_complete = i64::try_from(open.len()).is_ok_and(|count| count < MAX_STEPS_READ);
     Ok(is_complete && classify(connection, limits, &open).await?.moving == 0)
 }
 
@@ -259,7 +262,7 @@ async fn classify(
     let states = [StepState::Error, StepState::Transition, StepState::Todo];
     let rows: Vec<PendingRow> = sqlx::query_as(AssertSqlSafe(statement(false)))
         .bind(i64::from(limits.running))
-        .bind(LOOKED)
+        .bind(MAX_STEPS_READ)
         .bind(states.map(StepState::as_str).to_vec())
         .bind(None::<Vec<i64>>)
         .bind(None::<Uuid>)
@@ -270,12 +273,12 @@ async fn classify(
         .bind(1_i64)
         // One row of each reason is enough, because it has the count.
         .bind(1_i64)
-        .bind(f64::from(ENDING))
+        .bind(f64::from(OVERDUE_GRACE))
         .bind(open)
         .fetch_all(&mut *connection)
         .await?;
     let needs_person = |row: &&PendingRow| {
-        row.wait.parse::<PendingReason>().is_ok_and(PendingReason::needs_person)
+        row.reason.parse::<PendingReason>().is_ok_and(PendingReason::needs_person)
     };
     let resting: i64 = rows.iter().filter(needs_person).map(|row| row.total).sum();
     let resting = usize::try_from(resting).unwrap_or(0);
@@ -300,9 +303,12 @@ async fn edge(
     concurrency_groups: Option<&[i64]>,
     filter: &PendingFilter,
 ) -> Result<Option<(OffsetDateTime, Uuid)>, StoreError> {
-    let (comparison, way) = direction(filter.descending);
-    let sql =
-        format!(include_str!("statements/waiting_edge.sql"), comparison = comparison, way = way);
+    let (comparison, order) = direction(filter.descending);
+    let sql = format!(
+        include_str!("statements/pending_edge.sql"),
+        comparison = comparison,
+        order = order
+    );
     let edge = sqlx::query_as(AssertSqlSafe(sql))
         .bind(states.iter().map(|state| state.as_str()).collect::<Vec<_>>())
         .bind(concurrency_groups)
@@ -310,7 +316,7 @@ async fn edge(
         .bind(filter.after.is_some())
         .bind(filter.after.map(|(since, _)| since))
         .bind(filter.after.map(|(_, step)| step.0))
-        .bind(LOOKED - 1)
+        .bind(MAX_STEPS_READ - 1)
         .fetch_optional(connection)
         .await?;
     Ok(edge)
@@ -324,6 +330,7 @@ pub struct AboveRow {
     /// The noderole above it.
     pub noderole: Uuid,
     pub role: String,
+    pub node: Uuid,
     /// The node's name.
     pub fqdn: String,
     pub state: String,
@@ -358,6 +365,8 @@ pub struct NamedStepRow {
     pub noderole: Uuid,
     #[sea_orm(from_expr = "Expr::col((noderole::Entity, noderole::Column::Role))")]
     pub role: String,
+    #[sea_orm(from_col = "node_id")]
+    pub node: Uuid,
     /// The node's name.
     #[sea_orm(from_expr = "Expr::col((node::Entity, node::Column::Fqdn))")]
     pub fqdn: String,

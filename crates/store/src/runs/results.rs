@@ -12,7 +12,7 @@ use crate::connect::orm;
 use crate::entity::run;
 
 /// The maximum number of results to read. If a node has more, the oldest are not checked.
-const LOOKED_AT: u64 = 2_000;
+const MAX_EXAMINED: u64 = 2_000;
 
 /// Runs with a stored result, by the condition of the partial index `run_results`.
 pub(crate) fn runs_with_result() -> Select<run::Entity> {
@@ -29,18 +29,18 @@ pub(crate) async fn delete_excess_results(
     let rows: Vec<(i64, Uuid, i32)> = runs_with_result()
         .filter(run::Column::NodeId.eq(node.0))
         .order_by_desc(run::Column::Id)
-        .limit(LOOKED_AT)
+        .limit(MAX_EXAMINED)
         .select_only()
         .columns([run::Column::Id, run::Column::StepId, run::Column::ResultBytes])
         .into_tuple()
         .all(&orm(connection))
         .await?;
-    let kept = |(run, step, bytes): &(i64, Uuid, i32)| NodeResult {
+    let node_result = |(run, step, bytes): &(i64, Uuid, i32)| NodeResult {
         run: RunId(*run),
         step: StepId(*step),
         bytes: u64::from(bytes.unsigned_abs()),
     };
-    let gone = expired_results(&rows.iter().map(kept).collect::<Vec<_>>());
+    let gone = expired_results(&rows.iter().map(node_result).collect::<Vec<_>>());
     if gone.is_empty() {
         return Ok(());
     }

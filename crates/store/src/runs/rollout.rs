@@ -50,6 +50,7 @@ pub struct FailedRow {
     pub role: String,
     pub action: String,
     pub destructive: bool,
+    pub node: Uuid,
     /// The node's name.
     pub fqdn: String,
     /// The deployment in which the noderole is bound.
@@ -66,7 +67,7 @@ pub async fn failed_steps(
     limit: i64,
 ) -> Result<Vec<FailedRow>, StoreError> {
     Ok(sqlx::query_as(
-        "SELECT s.id AS step, r.id AS noderole, r.role, s.action, s.destructive, n.fqdn, r.deployment_id AS deployment, s.error, s.since \
+        "SELECT s.id AS step, r.id AS noderole, r.role, s.action, s.destructive, s.node_id AS node, n.fqdn, r.deployment_id AS deployment, s.error, s.since \
          FROM step s JOIN noderole r ON r.id = s.noderole_id JOIN node n ON n.id = s.node_id \
          WHERE s.generation = $1 AND s.state = 'error' ORDER BY s.rank, s.id LIMIT $2",
     )
@@ -97,6 +98,7 @@ pub async fn failed_in(
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct TimelineRow {
     pub id: i64,
+    pub node: Uuid,
     /// The node's name.
     pub fqdn: String,
     pub role: String,

@@ -9,16 +9,17 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use engine::alive::is_same_boot;
-use engine::anneal::{BATCH, Change, Event as StepEvent, Outcome, Refused, RerunReason};
+use engine::anneal::{BATCH, Change, Event as StepEvent, Outcome, RerunReason};
 use engine::catalog::OnReturn;
 use engine::ids::{BlueprintNumber, NodeId, PersonId, RunId, StepId};
 use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use serde_json::{Map, Value};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::facts::store_facts;
+use super::change_error::ChangeError;
+use super::facts::store_returned_facts;
 use super::results::delete_excess_results;
 use super::world::{decide, decide_each, write};
 use crate::StoreError;
@@ -29,36 +30,6 @@ use crate::events::{
 };
 use crate::locks::{lock_apply_exclusive, lock_apply_shared};
 use crate::workers::WorkerId;
-
-/// The reason why a change of progress was rejected.
-#[derive(Debug, thiserror::Error)]
-pub enum ChangeError {
-    /// It does not fit the present state of the step.
-    #[error(transparent)]
-    Refused(#[from] Refused),
-    /// The noderole of the step was removed.
-    #[error("The noderole of step {0} was removed. To run it again, bind the role in a proposal.")]
-    NoderoleRemoved(StepId),
-    /// The run does not exist or has ended.
-    #[error("Run {0} is not open. It has ended, or it does not exist.")]
-    RunNotOpen(RunId),
-    #[error("Node {0} does not exist.")]
-    NoNode(NodeId),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-impl From<sqlx::Error> for ChangeError {
-    fn from(error: sqlx::Error) -> Self {
-        Self::Store(error.into())
-    }
-}
-
-impl From<DbErr> for ChangeError {
-    fn from(error: DbErr) -> Self {
-        Self::Store(error.into())
-    }
-}
 
 /// The end of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -183,7 +154,8 @@ struct EndedRow {
 }
 
 impl EndedRow {
-    /// A canceled run did not fail, even if its worker reports a failure. A success remains a success.
+    /// A canceled run did not fail, even if its worker reports a failure. A success remains a
+    /// success.
     fn meant<'e>(&self, end: &'e RunEnd) -> Cow<'e, RunEnd> {
         match (end, &self.canceled_by) {
             (RunEnd::Succeeded { .. }, _) | (_, None) => Cow::Borrowed(end),
@@ -510,7 +482,7 @@ async fn store_results(
     for (node, reported) in nodes {
         for (run, _, step, end) in reported {
             if let RunEnd::Succeeded { result, .. } = &**end {
-                events.extend(store_facts(transaction, *run, *step, result).await?);
+                events.extend(store_returned_facts(transaction, *run, *step, result).await?);
             }
         }
         delete_excess_results(transaction, node).await?;
@@ -646,7 +618,7 @@ pub async fn request_retry(
     step: StepId,
     by: &str,
 ) -> Result<(), ChangeError> {
-    let event = StepEvent::Retry { why: RerunReason::Retry };
+    let event = StepEvent::Retry { reason: RerunReason::Retry };
     apply_change(transaction, &Change::Step { step, event }, &[step]).await?;
     let by: String = by.chars().take(MAX_CAUSE_BY).collect();
     step::Entity::update_many()
@@ -663,13 +635,17 @@ pub async fn request_retry(
 /// # Errors
 ///
 /// [`ChangeError::Refused`] if the step is destructive and done.
-pub async fn rerun_step(pool: &PgPool, step: StepId, why: RerunReason) -> Result<(), ChangeError> {
+pub async fn rerun_step(
+    pool: &PgPool,
+    step: StepId,
+    reason: RerunReason,
+) -> Result<(), ChangeError> {
     let query = step::Entity::find_by_id(step.0).select_only().column(step::Column::Generation);
     let generation: Option<i64> = query.into_tuple().one(&orm(&mut *pool.acquire().await?)).await?;
     let Some(generation) = generation else {
         return Err(StoreError::corrupt(format!("step {step}"), "the step does not exist").into());
     };
-    let event = StepEvent::Rerun { generation: BlueprintNumber(generation), why };
+    let event = StepEvent::Rerun { generation: BlueprintNumber(generation), reason };
     change_steps(pool, &Change::Step { step, event }, &[step]).await.map(|_| ())
 }
 
@@ -680,9 +656,9 @@ pub async fn rerun_step(pool: &PgPool, step: StepId, why: RerunReason) -> Result
 /// [`ChangeError::RunNotOpen`] if the run has ended or does not exist.
 pub async fn cancel_run(pool: &PgPool, run: RunId, by: &str) -> Result<(), ChangeError> {
     let mut transaction = pool.begin().await?;
-    let asked = request_cancel(&mut transaction, run, by).await?;
+    let canceled_run = request_cancel(&mut transaction, run, by).await?;
     transaction.commit().await?;
-    finish_cancel(pool, run, asked).await
+    finish_cancel(pool, run, canceled_run).await
 }
 
 /// Whether a run to cancel was still queued.
@@ -745,7 +721,7 @@ pub async fn cancel_superseded(
     transaction: &mut PgConnection,
     blueprint: BlueprintNumber,
 ) -> Result<u64, StoreError> {
-    let asked = sqlx::query(
+    let canceled = sqlx::query(
         "UPDATE run r SET cancel_requested = true, superseded = true, error = $2 || 'the commit of blueprint ' || $1::text
          FROM step s WHERE s.id = r.step_id AND r.ended_at IS NULL AND r.state = 'running'
            AND s.generation = $1 AND r.generation < $1",
@@ -754,10 +730,10 @@ pub async fn cancel_superseded(
     .bind(CANCELED_BY_PREFIX)
     .execute(&mut *transaction)
     .await?;
-    if asked.rows_affected() > 0 {
+    if canceled.rows_affected() > 0 {
         notify(transaction, CHANNEL_CANCEL, "").await?;
     }
-    Ok(asked.rows_affected())
+    Ok(canceled.rows_affected())
 }
 
 /// A run whose lease has expired.
@@ -847,7 +823,7 @@ pub(crate) struct Expected<'a> {
     pub connection_no: i32,
     /// The number of results against the believed state, with this check. Any other check changes
     /// it.
-    pub against: i32,
+    pub contradicting: i32,
     /// The known boot id. Empty: none.
     pub boot_id: &'a str,
 }
@@ -869,7 +845,7 @@ impl ReachedNode {
         let is_same_boot = expected.boot_id.is_empty() || expected.boot_id == self.boot_id;
         is_same_boot
             && (self.connection_no, self.contradicting_checks)
-                == (expected.connection_no, expected.against)
+                == (expected.connection_no, expected.contradicting)
     }
 }
 

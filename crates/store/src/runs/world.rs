@@ -18,7 +18,7 @@ use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QuerySelect};
 use sqlx::{Acquire, PgConnection};
 use uuid::Uuid;
 
-use super::ChangeError;
+use super::change_error::ChangeError;
 use crate::StoreError;
 use crate::connect::orm;
 use crate::entity::step;
@@ -58,14 +58,14 @@ struct StepRow {
 
 impl StepRow {
     fn into_step(self) -> Result<Step, StoreError> {
-        let what = || format!("step {}", self.id);
-        let state: StepState = self.state.parse().map_err(|e| StoreError::corrupt(what(), e))?;
+        let row = || format!("step {}", self.id);
+        let state: StepState = self.state.parse().map_err(|e| StoreError::corrupt(row(), e))?;
         let cause = self.cause.as_deref().map(str::parse::<Cause>).transpose();
         let need = match (self.join_kind.as_str(), self.join_n) {
             ("all", _) => JoinNeed::All,
             ("any", _) => JoinNeed::Any,
             (_, Some(n)) => JoinNeed::AtLeast(n.unsigned_abs()),
-            _ => return Err(StoreError::corrupt(what(), "the join has no number")),
+            _ => return Err(StoreError::corrupt(row(), "the join has no number")),
         };
         let after = if self.join_after == "end" { JoinAfter::End } else { JoinAfter::Success };
         let needs = match self.needs.as_str() {
@@ -92,7 +92,7 @@ impl StepRow {
                 applied: (self.applied_generation > 0)
                     .then_some(BlueprintNumber(self.applied_generation)),
                 failures: self.failures.unsigned_abs(),
-                cause: cause.map_err(|e| StoreError::corrupt(what(), e))?,
+                cause: cause.map_err(|e| StoreError::corrupt(row(), e))?,
                 error: self.error,
                 node_up: self.node_up,
             },
@@ -129,7 +129,9 @@ async fn decided(
                 lock_set.add(transaction, missing).await?;
             }
             Err(Stop::Refused(refused)) => return Err(refused.into()),
-            Err(Stop::Broken(broken)) => return Err(StoreError::corrupt("step", broken).into()),
+            Err(Stop::InvariantViolation(violation)) => {
+                return Err(StoreError::corrupt("step", violation).into());
+            }
         }
     }
     Err(StoreError::corrupt("edge", "a change spreads beyond the maximum depth of the graph")

@@ -57,6 +57,6 @@ pub async fn set_drain(
         .filter(worker::Column::Id.eq(worker))
         .exec(&orm(transaction))
         .await?;
-    // The steps that the others can start, or this one again.
+    // Other workers, or this one again, can now start its steps.
     notify(transaction, CHANNEL_TODO, "").await
 }

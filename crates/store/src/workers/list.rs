@@ -28,7 +28,7 @@ pub struct WorkerRow {
     /// The maximum number of concurrent runs.
     pub capacity: i32,
     /// The number of leased runs.
-    pub held: i64,
+    pub leased: i64,
     /// The oldest leased runs.
     pub runs: Vec<i64>,
     /// Jig classes.
@@ -53,6 +53,8 @@ pub struct WorkerRow {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WorkerFilter<'f> {
     pub alive: Option<bool>,
+    /// Whether it takes no further runs.
+    pub draining: Option<bool>,
     pub phase: Option<&'f str>,
     /// Text in the name.
     pub name: Option<&'f str>,
@@ -94,7 +96,7 @@ fn query(runs: u32) -> Select<worker::Entity> {
         )
         .expr_as(Expr::cust(ALIVE), "alive")
         .expr_as(Expr::cust("worker.lease_until > now()"), "lease_valid")
-        .expr_as(Expr::cust(format!("(SELECT count(*) {RUNS})")), "held")
+        .expr_as(Expr::cust(format!("(SELECT count(*) {RUNS})")), "leased")
         .expr_as(
             Expr::cust(format!("ARRAY(SELECT r.id {RUNS} ORDER BY r.id LIMIT {runs})")),
             "runs",
@@ -112,6 +114,10 @@ pub async fn workers(
     if let Some(alive) = filter.alive {
         let is_alive = Expr::cust(ALIVE);
         query = query.filter(if alive { is_alive } else { is_alive.not() });
+    }
+    if let Some(draining) = filter.draining {
+        let since = worker::Column::DrainSince;
+        query = query.filter(if draining { since.is_not_null() } else { since.is_null() });
     }
     if let Some(phase) = filter.phase {
         query = query.filter(worker::Column::Phase.eq(phase));

@@ -169,8 +169,8 @@ pub async fn known_secrets(
     Ok((!known.is_empty()).then_some(known))
 }
 
-/// Ends a worker, whose capacity no longer counts. Runs that it left on their nodes can be adopted at
-/// once.
+/// Ends a worker, whose capacity no longer counts. Runs that it left on their nodes can be adopted
+/// at once.
 pub async fn end_worker(pool: &PgPool, worker: WorkerId, reason: &str) -> Result<(), StoreError> {
     let mut connection = pool.acquire().await?;
     worker::Entity::update_many()

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::AppState;
-use crate::http::contract::{ROOT, Version};
+use crate::http::contract::ROOT;
 use crate::http::problems::{JsonBody, OptionalJson, PathParams, QueryParams, Refusal};
 use crate::http::session::{Client, SignedIn};
 
@@ -242,6 +242,10 @@ impl<T: JsonSchema> DescribeOutput for Created<T> {
         types.located = true;
     }
 }
+
+/// The version of a resource. It is the prefix of the entity tag.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Version(pub i64);
 
 /// JSON of a versioned resource.
 #[derive(Debug)]

@@ -8,9 +8,10 @@ use axum::http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::http::contract::describe::{Caller, Forms, OperationTypes};
-use crate::http::contract::{Operation, ROOT, normal_form, rules};
-
-pub(super) const SCHEMAS: &str = "#/components/schemas/";
+use crate::http::contract::normal_form::SCHEMAS;
+use crate::http::contract::rules::accepts_idempotency_key;
+use crate::http::contract::{Operation, ROOT, normal_form};
+use crate::http::idempotency::MAX_KEY_LENGTH;
 
 /// Descriptions of the error statuses.
 const ERROR_RESPONSES: &[(u16, &str)] = &[
@@ -36,9 +37,10 @@ const ERROR_RESPONSES: &[(u16, &str)] = &[
     (
         422,
         "The request is valid JSON but cannot be applied. `code` names the reason. An edit has no \
-         valid effect (`edit_refused`). Data does not match the schema of its role (`schema_mismatch`). \
-         A barclamp is invalid (`barclamp`). A confirmation name is missing (`confirmation_required`). \
-         The idempotency key was used for another request (`idempotency_key_reused`).",
+         valid effect (`edit_refused`). Data does not match the schema of its role \
+         (`schema_mismatch`). A barclamp is invalid (`barclamp`). A confirmation name is missing \
+         (`confirmation_required`). The idempotency key was used for another request \
+         (`idempotency_key_reused`).",
     ),
     (428, "The version is missing. Send it with `If-Match`."),
     (429, "Too many requests. Retry after the time in `Retry-After`."),
@@ -110,12 +112,13 @@ pub(crate) fn document(operations: &[Operation]) -> Value {
 const ABOUT: &str = "Every error is a problem (RFC 9457, `application/problem+json`). `code` is \
     stable for API clients, `type` is its URI, and `detail` explains the solution. `docs/api.md` \
     lists the codes.\n\nTimes are texts in the format of RFC 3339, in UTC.\n\nLists are paged. \
-    `limit` is the maximum number of items of a page. Send the `next` value of a page as `before` or `after` of the next request, as the operation names it. \
-    If `next` is `null` or missing, there are no more pages. An unknown query \
-    parameter is an error that lists the valid ones.\n\nEvery JSON response to a GET has an \
-    `ETag`. With `If-None-Match`, an unchanged response is 304. A signed-in client can send an \
-    `Idempotency-Key` with a POST. For 24 hours, the same request with the same key runs once and \
-    returns the same response. See `docs/api.md` for the limits.";
+    `limit` is the maximum number of items of a page. Send the `next` value of a page as `before` \
+    or `after` of the next request, as the operation names it. If `next` is `null` or missing, \
+    there are no more pages. An unknown query parameter is an error that lists the valid \
+    ones.\n\nEvery JSON response to a GET has an `ETag`. With `If-None-Match`, an unchanged \
+    response is 304. A signed-in client can send an `Idempotency-Key` with a POST. For 24 hours, \
+    the same request with the same key runs once and returns the same response. See `docs/api.md` \
+    for the limits.";
 
 /// One operation, with request and response separate.
 struct Draft {
@@ -184,11 +187,6 @@ fn security(operation: &Operation, caller: Caller) -> Value {
 /// Names of the parameters in a path.
 pub(crate) fn places(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
-}
-
-/// Whether requests may have an idempotency key.
-pub(crate) fn accepts_idempotency_key(method: &Method, caller: Caller) -> bool {
-    *method == Method::POST && caller == Caller::Person
 }
 
 fn asks(operation: &Operation, types: &OperationTypes<'_>) -> Value {
@@ -306,7 +304,9 @@ fn response(status: u16) -> String {
 
 fn responses(problem: &Value) -> Value {
     let text = |status: u16, about: &str| {
-        let mut answer = json!({"description": about, "content": {"application/problem+json": {"schema": problem}}});
+        let mut answer = json!(
+            {"description": about, "content": {"application/problem+json": {"schema": problem}}}
+        );
         let header = |name: &str| json!({"$ref": format!("#/components/headers/{name}")});
         match status {
             401 => answer["headers"] = json!({"WWW-Authenticate": header("WwwAuthenticate")}),
@@ -345,18 +345,28 @@ fn parameters() -> Value {
     json!({
         "IfMatch": {
             "name": "If-Match", "in": "header", "required": false,
-            "schema": {"type": "string", "pattern": r#"^"-?[0-9]{1,9}([.][0-9a-f]{16})?(-br|-gzip)?"$"#, "examples": ["\"3\""]},
+            "schema": {
+                "type": "string",
+                "pattern": r#"^"-?[0-9]{1,9}([.][0-9a-f]{16})?(-br|-gzip)?"$"#,
+                "examples": ["\"3\""]
+            },
             "description": "The `ETag` of the resource that the change is based on, or its version \
                 in quotation marks. Only the version is compared. Another version returns 412.",
         },
         "IfNoneMatch": {
-            "name": "If-None-Match", "in": "header", "required": false, "schema": {"type": "string"},
+            "name": "If-None-Match", "in": "header", "required": false,
+            "schema": {"type": "string"},
             "description": "`ETag`s of cached responses. If one of them is current, the response \
                 is 304.",
         },
         "IdempotencyKey": {
             "name": "Idempotency-Key", "in": "header", "required": false,
-            "schema": {"type": "string", "minLength": 1, "maxLength": rules::LONGEST_KEY, "pattern": "^[!-~]+$"},
+            "schema": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": MAX_KEY_LENGTH,
+                "pattern": "^[!-~]+$"
+            },
             "description": "A unique value for this request, such as a UUID. If you repeat the \
                 request with the same key within 24 hours, you get the first response.",
         },

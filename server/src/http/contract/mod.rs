@@ -1,9 +1,9 @@
 //! The contract of `/api/v1`: one list of operations generates the router and the OpenAPI document.
 //!
 //! A separate description becomes outdated. So an operation is added together with its handler
-//! ([`Operations`]). Its types come from the handler's signature ([`Describe`]): path, query and body
-//! from extractors, responses from the return type, both by their serde attributes. [`Op`] has the
-//! rest: id, summary, preconditions.
+//! ([`Operations`]). Its types come from the handler's signature ([`Describe`]): path, query and
+//! body from extractors, responses from the return type, both by their serde attributes. [`Op`] has
+//! the rest: id, summary, preconditions.
 //!
 //! [`rules`] adds the rules for all operations: it rejects unknown query parameters, adds entity
 //! tags, checks preconditions and handles idempotency keys.
@@ -23,7 +23,7 @@ pub(crate) use describe::{
     Caller, Created, Describe, DescribeInput, Negotiated, OperationTypes, Versioned,
 };
 pub(crate) use document::document;
-pub(crate) use rules::{LONGEST_KEY, Version, add_encoding_to_etag, version};
+pub(crate) use rules::{add_encoding_to_etag, version};
 
 use describe::Forms;
 

@@ -10,8 +10,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::http::contract::document::SCHEMAS;
-
+/// Prefix of references to named schemas.
+pub(super) const SCHEMAS: &str = "#/components/schemas/";
 /// Suffix of the input form of a type. It stays at the end of a name.
 const INPUT: &str = "Input";
 /// Name of the alternative with all constants of a union.
@@ -51,7 +51,7 @@ pub(super) fn normalize_named(schemas: &mut Map<String, Value>) {
     }
     for (name, schema) in alternatives {
         let previous = schemas.insert(name, schema);
-        debug_assert!(previous.is_none(), "an alternative has the name of a type");
+        debug_assert!(previous.is_none(), "an alternative has the same name as a type");
     }
 }
 
@@ -198,8 +198,13 @@ mod tests {
     fn alternatives_of_tagged_union_have_names() {
         let Value::Object(mut schemas) = json!({
             "ShapeInput": {"description": "A shape.", "oneOf": [
-                {"type": "object", "required": ["kind"], "properties": {"kind": {"const": "big_circle"}}},
-                {"$ref": "#/components/schemas/Square", "type": "object", "description": "A square.",
+                {
+                    "type": "object",
+                    "required": ["kind"],
+                    "properties": {"kind": {"const": "big_circle"}}
+                },
+                {"$ref": "#/components/schemas/Square", "type": "object",
+                    "description": "A square.",
                     "properties": {"kind": {"const": "square"}}, "required": ["kind"]},
             ]},
             "Color": {"description": "A color.", "oneOf": [
@@ -211,7 +216,7 @@ mod tests {
                 {"type": "object", "properties": {"at_least": true}, "required": ["at_least"]},
             ]},
         }) else {
-            panic!("an object")
+            panic!("expected an object")
         };
         normalize_named(&mut schemas);
         let expected = json!({
@@ -230,7 +235,11 @@ mod tests {
                 "required": ["kind"], "properties": {"kind": {"const": "big_circle"}}},
             "ShapeSquareInput": {"title": "ShapeSquareInput", "description": "A square.", "allOf": [
                 {"$ref": "#/components/schemas/Square"},
-                {"type": "object", "properties": {"kind": {"const": "square"}}, "required": ["kind"]},
+                {
+                    "type": "object",
+                    "properties": {"kind": {"const": "square"}},
+                    "required": ["kind"]
+                },
             ]},
             "Color": {"description": "A color.\n\n* `red`: Like fire.", "type": "string",
                 "enum": ["red", "blue", "green"]},

@@ -22,17 +22,20 @@ use axum::response::{IntoResponse, Response};
 use engine::Hash;
 
 use crate::AppState;
-use crate::http::contract::describe::{Caller, OperationTypes};
-use crate::http::contract::{Operation, document};
+use crate::http::contract::Operation;
+use crate::http::contract::describe::{Caller, OperationTypes, Version};
 use crate::http::idempotency;
 use crate::http::problems::Refusal;
 
-/// Maximum length of an idempotency key in characters.
-pub(crate) const LONGEST_KEY: usize = 255;
 /// Maximum number of known parameters that an error lists.
 const MAX_LISTED_PARAMETERS: usize = 20;
 /// Encodings that may be the suffix of a tag.
 const ENCODING_SUFFIXES: [&str; 4] = ["-br", "-gzip", "-zstd", "-deflate"];
+
+/// Whether requests may have an idempotency key.
+pub(crate) fn accepts_idempotency_key(method: &Method, caller: Caller) -> bool {
+    *method == Method::POST && caller == Caller::Person
+}
 
 /// Rules of one operation.
 #[derive(Clone)]
@@ -56,10 +59,7 @@ impl Rules {
             words: types.query.keys().cloned().collect(),
             on_version: operation.op.on_version,
             reads: operation.method == Method::GET,
-            accepts_idempotency_key: document::accepts_idempotency_key(
-                &operation.method,
-                types.caller,
-            ),
+            accepts_idempotency_key: accepts_idempotency_key(&operation.method, types.caller),
             secret: operation.op.secret,
         };
         debug_assert!(
@@ -87,18 +87,18 @@ pub(crate) async fn pass(State(rules): State<Rules>, request: Request, next: Nex
     if of.accepts_idempotency_key && headers.contains_key(idempotency::KEY) {
         return idempotency::once(&rules.state, request, next, of.secret).await;
     }
-    let wanted = of.reads.then(|| headers.get(header::IF_NONE_MATCH).cloned()).flatten();
+    let if_none_match = of.reads.then(|| headers.get(header::IF_NONE_MATCH).cloned()).flatten();
     let answer = next.run(request).await;
     match of.reads {
-        true => tagged(answer, wanted.as_ref()).await,
+        true => tagged(answer, if_none_match.as_ref()).await,
         false => answer,
     }
 }
 
 fn known(words: &[String], query: &str) -> Result<(), Problem> {
     let name = |pair: &str| pair.split('=').next().unwrap_or_default().to_owned();
-    let mut asked = query.split('&').filter(|pair| !pair.is_empty()).map(name);
-    let Some(unknown) = asked.find(|name| !words.iter().any(|word| word == name)) else {
+    let mut names = query.split('&').filter(|pair| !pair.is_empty()).map(name);
+    let Some(unknown) = names.find(|name| !words.iter().any(|word| word == name)) else {
         return Ok(());
     };
     let unknown: String = unknown.chars().take(60).collect();
@@ -110,11 +110,7 @@ fn known(words: &[String], query: &str) -> Result<(), Problem> {
     Err(Problem::invalid(format!("Unknown query parameter {unknown:?}. {known}")))
 }
 
-/// The version of a resource. It is the prefix of the entity tag.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Version(pub i64);
-
-async fn tagged(answer: Response, wanted: Option<&HeaderValue>) -> Response {
+async fn tagged(answer: Response, if_none_match: Option<&HeaderValue>) -> Response {
     let is_json =
         answer.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
     if answer.status() != StatusCode::OK || !is_json || answer.headers().contains_key(header::ETAG)
@@ -134,7 +130,7 @@ async fn tagged(answer: Response, wanted: Option<&HeaderValue>) -> Response {
     let Ok(value) = HeaderValue::from_str(&tag) else {
         return (parts, Body::from(bytes)).into_response();
     };
-    if let Some(same) = wanted.and_then(|wanted| named(wanted, &tag)) {
+    if let Some(same) = if_none_match.and_then(|if_none_match| named(if_none_match, &tag)) {
         let mut answer = StatusCode::NOT_MODIFIED.into_response();
         answer.headers_mut().insert(header::ETAG, HeaderValue::from_str(&same).unwrap_or(value));
         if let Some(vary) = parts.headers.remove(header::VARY) {
@@ -148,14 +144,14 @@ async fn tagged(answer: Response, wanted: Option<&HeaderValue>) -> Response {
 
 /// Returns the tag that matches the response, as the client sent it (RFC 9110, 13.1.2: weak
 /// comparison).
-fn named(wanted: &HeaderValue, tag: &str) -> Option<String> {
-    let wanted = wanted.to_str().ok()?;
-    if wanted.trim() == "*" {
+fn named(if_none_match: &HeaderValue, tag: &str) -> Option<String> {
+    let if_none_match = if_none_match.to_str().ok()?;
+    if if_none_match.trim() == "*" {
         return Some(tag.to_owned());
     }
     let plain = tag.trim_matches('"');
     let without_weak_prefix = |given: &str| given.trim().trim_start_matches("W/").to_owned();
-    wanted
+    if_none_match
         .split(',')
         .map(without_weak_prefix)
         .find(|given| strip_encoding_suffix(given.trim_matches('"')) == plain)
@@ -205,7 +201,8 @@ mod tests {
     #[test]
     fn entity_tags_use_weak_comparison() {
         let tag = "\"3.0123456789abcdef\"";
-        let same = |wanted: &'static str| named(&HeaderValue::from_static(wanted), tag);
+        let same =
+            |if_none_match: &'static str| named(&HeaderValue::from_static(if_none_match), tag);
         assert_eq!(same("\"3.0123456789abcdef\"").as_deref(), Some(tag));
         assert_eq!(
             same("\"x\", W/\"3.0123456789abcdef-br\"").as_deref(),
@@ -239,11 +236,16 @@ mod tests {
         for fine in ["", "after=1&filter=x", "&&", "after"] {
             assert_eq!(known(&words, fine), Ok(()), "{fine}");
         }
-        let problem = known(&words, "filter=x&fitler=y").expect_err("misspelt");
+        let problem = known(&words, "filter=x&fitler=y").expect_err("a misspelled parameter");
         assert!(
             problem.detail.contains("\"fitler\"") && problem.detail.contains("after, filter"),
             "{problem}"
         );
-        assert!(known(&[], "x").expect_err("none are taken").detail.contains("has no parameters"));
+        assert!(
+            known(&[], "x")
+                .expect_err("a route without parameters")
+                .detail
+                .contains("has no parameters")
+        );
     }
 }

@@ -14,11 +14,11 @@ impl TestServer {
         outcome(&match interface {
             Interface::Rest => {
                 let given = json!({"version": version, "edits": edits});
-                self.tell(&format!("/api/v1/proposals/{proposal}/edits"), cookie, given).await
+                self.send_post(&format!("/api/v1/proposals/{proposal}/edits"), cookie, given).await
             }
             Interface::Page => {
                 let given = json!({"proposal": proposal, "version": version, "edits": edits});
-                self.tell("/call/edit", cookie, given).await
+                self.send_post("/call/edit", cookie, given).await
             }
         })
     }
@@ -33,7 +33,7 @@ impl TestServer {
         outcome(&match interface {
             Interface::Rest => {
                 let given = json!({"version": version, "title": title});
-                self.tell(&format!("/api/v1/proposals/{proposal}/submit"), cookie, given).await
+                self.send_post(&format!("/api/v1/proposals/{proposal}/submit"), cookie, given).await
             }
             Interface::Page => {
                 let form = format!("proposal={proposal}&version={version}&title={title}");
@@ -54,11 +54,11 @@ async fn empty_change_cannot_be_submitted() {
         json!([{"edit": "bind", "deployment": web, "node": server.n1(&ada).await, "role": "app"}]);
     let (proposal, version) = server.draft(&ada, "web", bind).await;
     let undo = json!({"version": version});
-    server.tell(&format!("/api/v1/proposals/{proposal}/undo"), &ada, undo).await.json();
+    server.send_post(&format!("/api/v1/proposals/{proposal}/undo"), &ada, undo).await.json();
     let version = version + 1;
     for interface in INTERFACES {
         let edits = server.append_via(interface, &ada, (proposal, version), &json!([])).await;
-        assert_eq!(edits.0, 400, "{interface:?}: no edits are none");
+        assert_eq!(edits.0, 400, "{interface:?}: an empty list of edits is rejected");
         let empty = server.submit_via(interface, &ada, (proposal, version), "nothing").await;
         assert_eq!(empty.1, "empty", "{interface:?}");
     }
@@ -89,15 +89,21 @@ async fn author_approval_is_rejected_on_every_interface() {
         assert_eq!(appended.0, 200, "{appended:?}");
     }
     let undo = json!({"version": version + 2});
-    server.tell(&format!("/api/v1/proposals/{proposal}/undo"), &takes_it_back, undo).await.json();
+    server
+        .send_post(&format!("/api/v1/proposals/{proposal}/undo"), &takes_it_back, undo)
+        .await
+        .json();
     let redo = json!({"version": version + 3});
-    server.tell(&format!("/api/v1/proposals/{proposal}/redo"), &brings_it_again, redo).await.json();
+    server
+        .send_post(&format!("/api/v1/proposals/{proposal}/redo"), &brings_it_again, redo)
+        .await
+        .json();
     let id = server.submit(&asks, (proposal, version + 4)).await;
     let authors = [
         ("co-author", &edits_it),
-        ("who took an edit back", &takes_it_back),
-        ("who brought it again", &brings_it_again),
-        ("who asks", &asks),
+        ("a person who undid an edit", &takes_it_back),
+        ("a person who redid an edit", &brings_it_again),
+        ("the submitter", &asks),
     ];
     for interface in INTERFACES {
         for (who, cookie) in authors {
@@ -114,7 +120,7 @@ async fn author_approval_is_rejected_on_every_interface() {
         );
     }
     for cookie in [&ada, &edits_it, &robot] {
-        server.refuses(cookie, id, &no(409, "not_approved"), "nobody else approved").await;
+        server.refuses(cookie, id, &no(409, "not_approved"), "no other person approved").await;
     }
     server.add_verdict_via(Interface::Page, &bo, id, "approve").await;
     assert_eq!(server.commit_via(Interface::Page, &asks, id).await.0, 200);
@@ -157,16 +163,17 @@ async fn recreated_resource_inherits_no_approval() {
         assert_eq!(server.discard_via(interface, &ada, draft).await.0, 200, "{interface:?}");
         let draft = server.draft(&ada, "web", edits).await;
         let again = server.submit(&ada, draft).await;
-        server.refuses(&ada, old, &no(409, "not_newest"), "its proposal was discarded").await;
+        server.refuses(&ada, old, &no(409, "not_newest"), "a review of a discarded proposal").await;
         server
-            .refuses(&ada, again, &no(409, "not_approved"), "the same edits, in another proposal")
+            .refuses(&ada, again, &no(409, "not_approved"), "the same edits in another proposal")
             .await;
         server.discard_via(interface, &ada, draft).await;
     }
 
     let web = server.id_of("web", &ada).await;
     let make = || {
-        json!([{"edit": "create_deployment", "id": uuid::Uuid::new_v4(), "phantom": uuid::Uuid::new_v4(), "name": "below",
+        json!([{"edit": "create_deployment", "id": uuid::Uuid::new_v4(),
+            "phantom": uuid::Uuid::new_v4(), "name": "below",
                 "parent": web}])
     };
     let role =
@@ -182,10 +189,12 @@ async fn recreated_resource_inherits_no_approval() {
     server.passes(&ada, "web", make(), &[&bo]).await;
     let second = server.id_of("below", &ada).await;
     assert_ne!(first, second);
-    server.refuses(&ada, old, &no(409, "not_newest"), "its deployment went").await;
+    server.refuses(&ada, old, &no(409, "not_newest"), "a review of a removed deployment").await;
     let draft = server.draft(&ada, "below", role(&second)).await;
     let new = server.submit(&ada, draft).await;
-    server.refuses(&ada, new, &no(409, "not_approved"), "only the name is the same").await;
+    server
+        .refuses(&ada, new, &no(409, "not_approved"), "a new deployment with the same name")
+        .await;
 }
 
 /// Case 10: a policy can't allow changes without a review.
@@ -258,17 +267,29 @@ async fn policy_change_must_pass_both_policies() {
     let stricter = server.submit(&ada, draft).await;
     server.add_verdict_via(Interface::Page, &bo, stricter, "approve").await;
     server
-        .refuses(&ada, stricter, &no(409, "not_approved"), "enough before it, too few under itself")
+        .refuses(
+            &ada,
+            stricter,
+            &no(409, "not_approved"),
+            "enough approvals for the old policy, too few for the new one",
+        )
         .await;
     server.add_verdict_via(Interface::Page, &cy, stricter, "approve").await;
     assert_eq!(server.commit_via(Interface::Page, &ada, stricter).await.0, 200);
-    server.refuses(&ada, waiting, &no(409, "policy_moved"), "approved under the old one").await;
+    server
+        .refuses(&ada, waiting, &no(409, "policy_moved"), "an approval under the old policy")
+        .await;
 
     let draft = server.draft(&ada, "web", set(1)).await;
     let weaker = server.submit(&ada, draft).await;
     server.add_verdict_via(Interface::Rest, &bo, weaker, "approve").await;
     server
-        .refuses(&ada, weaker, &no(409, "not_approved"), "enough under itself, too few before it")
+        .refuses(
+            &ada,
+            weaker,
+            &no(409, "not_approved"),
+            "enough approvals for the new policy, too few for the old one",
+        )
         .await;
 }
 
@@ -285,18 +306,18 @@ async fn database_failure_during_commit_commits_nothing() {
     let written = "object o WHERE o.kind <> 'barclamp'";
     let before = (server.count(written).await, server.count("audit").await);
     for interface in INTERFACES {
-        let mut held = server.db.owner().begin().await.expect("a transaction");
+        let mut transaction = server.db.owner().begin().await.expect("a transaction");
         // The last statement of the commit waits. All others have been executed.
         sqlx::query("LOCK TABLE audit IN ACCESS EXCLUSIVE MODE")
-            .execute(&mut *held)
+            .execute(&mut *transaction)
             .await
-            .expect("the owner may");
+            .expect("the owner has the permission");
         let cut = async {
             server.has_lock_waiter().await;
-            server.db.terminate_connections().await.expect("to cut");
+            server.db.terminate_connections().await.expect("connections are terminated");
         };
         let (committed, ()) = tokio::join!(server.commit_via(interface, &ada, id), cut);
-        drop(held);
+        drop(transaction);
         assert_eq!(committed.0, 503, "{interface:?}: {committed:?}");
         assert_eq!(server.count("blueprint").await, 1, "{interface:?}");
         assert_eq!(
@@ -305,7 +326,11 @@ async fn database_failure_during_commit_commits_nothing() {
             "{interface:?}"
         );
     }
-    assert_eq!(server.commit_via(Interface::Page, &ada, id).await.0, 200, "and then it passes");
+    assert_eq!(
+        server.commit_via(Interface::Page, &ada, id).await.0,
+        200,
+        "the commit succeeds after the failure"
+    );
 }
 
 /// Case 20: irreversible changes come first, however many others there are and however few fit into
@@ -321,13 +346,14 @@ roles:
     let bo = server.furnish().await;
     let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
     let imported = server
-        .tell("/api/v1/barclamps", &ada, json!({"files": {"tool/tool.yml": TOOL}}))
+        .send_post("/api/v1/barclamps", &ada, json!({"files": {"tool/tool.yml": TOOL}}))
         .await
         .json();
     let web = server.id_of("web", &ada).await;
     let crowd = api::blueprints::MAX_DOCUMENTS;
     let add = "INSERT INTO node (fqdn, deployment_id, transport, connection)
-               SELECT 'm' || n || '.house.example.com', d.id, 'local', jsonb_build_object('root', '/srv/m' || n)
+               SELECT 'm' || n || '.house.example.com', d.id, 'local', jsonb_build_object('root',
+               '/srv/m' || n)
                FROM deployment d, generate_series(1, $1) n WHERE d.system RETURNING id";
     let crowd: Vec<uuid::Uuid> = sqlx::query_scalar(add)
         .bind(i32::try_from(crowd).expect("a number"))
@@ -336,9 +362,12 @@ roles:
         .expect("nodes");
     let mut edits: Vec<Value> =
         vec![json!({"edit": "bind_nodes", "deployment": web, "nodes": crowd, "role": "app"})];
-    edits.push(
-        json!({"edit": "use_barclamp", "deployment": web, "barclamp": "tool", "version": imported["barclamps"][0][2]}),
-    );
+    edits.push(json!(
+        {
+            "edit": "use_barclamp", "deployment": web, "barclamp": "tool",
+            "version": imported["barclamps"][0]["hash"]
+        }
+    ));
     edits.push(
         json!({"edit": "bind", "deployment": web, "node": server.n1(&ada).await, "role": "wipe"}),
     );
@@ -347,7 +376,7 @@ roles:
     for interface in INTERFACES {
         let review = match interface {
             Interface::Rest => server.send_get(&format!("/api/v1/reviews/{id}"), &bo).await,
-            Interface::Page => server.tell("/call/review", &bo, json!({"id": id})).await,
+            Interface::Page => server.send_post("/call/review", &bo, json!({"id": id})).await,
         };
         let review = review.json();
         assert_eq!(review["risks"], json!(["destructive"]), "{interface:?}");
@@ -412,7 +441,7 @@ async fn unrepresentable_number_is_rejected_on_every_interface() {
     }
     let facts = r#"{"a": 1e-400}"#;
     let read = serde_json::from_str::<Value>(facts).expect("JSON");
-    assert_eq!(read["a"], 0.0, "what is refused above would be read as zero");
+    assert_eq!(read["a"], 0.0, "serde_json reads the rejected number as zero");
 }
 
 /// Case 20: text that displays as other text is rejected.
@@ -448,8 +477,10 @@ async fn misleading_text_is_rejected_on_every_interface() {
     let list = json!({"app": ["fine", {"note": "a\u{200b}b"}]});
     let set = json!([{"edit": "set_role_data", "deployment": web, "role": "app", "data": list}]);
     let given = json!({"version": draft.1, "edits": set});
-    let refused =
-        server.tell(&format!("/api/v1/proposals/{}/edits", draft.0), &ada, given).await.problem();
+    let refused = server
+        .send_post(&format!("/api/v1/proposals/{}/edits", draft.0), &ada, given)
+        .await
+        .problem();
     let detail = refused["errors"][0]["detail"].as_str().unwrap_or_default();
     assert!(detail.contains("/app/1/note contains the character U+200B"), "{refused}");
     let id = server.submit(&ada, draft).await;
@@ -457,7 +488,7 @@ async fn misleading_text_is_rejected_on_every_interface() {
         let text = match interface {
             Interface::Rest => {
                 let text = json!({"kind": "approve", "reason": "fine\u{202e}"});
-                server.tell(&format!("/api/v1/reviews/{id}/verdicts"), &bo, text).await
+                server.send_post(&format!("/api/v1/reviews/{id}/verdicts"), &bo, text).await
             }
             Interface::Page => {
                 let text = format!("review={id}&kind=approve&reason=fine{}", escaped("\u{202e}"));

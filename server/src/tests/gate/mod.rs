@@ -32,6 +32,17 @@ fn no(status: u16, code: &str) -> Outcome {
 }
 
 impl TestServer {
+    /// A review of ada's change of `web`. Returns the cookies of ada and of the reviewer bo, and
+    /// the review.
+    async fn submitted_review(&self) -> (String, String, i64) {
+        let bo = self.furnish().await;
+        let (ada, bo) = (self.cookie().await, self.cookie_for(bo).await);
+        let edits = self.data(&ada, "web", 1).await;
+        let web = self.draft(&ada, "web", edits).await;
+        let review = self.submit(&ada, web).await;
+        (ada, bo, review)
+    }
+
     pub(super) async fn post_form(&self, path: &str, cookie: &str, form: &str) -> Answer {
         let request = self
             .post(path)
@@ -44,7 +55,7 @@ impl TestServer {
     async fn commit_via(&self, interface: Interface, cookie: &str, id: i64) -> Outcome {
         outcome(&match interface {
             Interface::Rest => {
-                self.tell(&format!("/api/v1/reviews/{id}/commit"), cookie, json!({})).await
+                self.send_post(&format!("/api/v1/reviews/{id}/commit"), cookie, json!({})).await
             }
             Interface::Page => {
                 self.post_form("/call/commit", cookie, &format!("review={id}")).await
@@ -62,7 +73,7 @@ impl TestServer {
         outcome(&match interface {
             Interface::Rest => {
                 let verdict = json!({"kind": kind, "reason": "because"});
-                self.tell(&format!("/api/v1/reviews/{id}/verdicts"), cookie, verdict).await
+                self.send_post(&format!("/api/v1/reviews/{id}/verdicts"), cookie, verdict).await
             }
             Interface::Page => {
                 self.post_form(
@@ -78,8 +89,9 @@ impl TestServer {
     /// Opens a proposal, appends edits, and returns its id and version.
     pub(super) async fn draft(&self, cookie: &str, deployment: &str, edits: Value) -> (i64, i64) {
         let path = format!("/api/v1/deployments/{deployment}/proposals");
-        let proposal =
-            self.tell(&path, cookie, json!({})).await.json()["proposal"].as_i64().expect("an id");
+        let proposal = self.send_post(&path, cookie, json!({})).await.json()["proposal"]
+            .as_i64()
+            .expect("an id");
         let board =
             self.send_get(&format!("/api/v1/deployments/{deployment}/board"), cookie).await.json();
         (
@@ -102,15 +114,19 @@ impl TestServer {
         edits: Value,
     ) -> i64 {
         let edits = json!({"version": version, "edits": edits});
-        let raised =
-            self.tell(&format!("/api/v1/proposals/{proposal}/edits"), cookie, edits).await.json();
+        let raised = self
+            .send_post(&format!("/api/v1/proposals/{proposal}/edits"), cookie, edits)
+            .await
+            .json();
         raised["version"].as_i64().expect("a version")
     }
 
     pub(super) async fn submit(&self, cookie: &str, (proposal, version): (i64, i64)) -> i64 {
         let submit = json!({"version": version, "title": "a change"});
-        let made =
-            self.tell(&format!("/api/v1/proposals/{proposal}/submit"), cookie, submit).await.json();
+        let made = self
+            .send_post(&format!("/api/v1/proposals/{proposal}/submit"), cookie, submit)
+            .await
+            .json();
         made["review"].as_i64().expect("an id")
     }
 
@@ -118,7 +134,9 @@ impl TestServer {
     async fn data(&self, cookie: &str, deployment: &str, n: i64) -> Value {
         let board =
             self.send_get(&format!("/api/v1/deployments/{deployment}/board"), cookie).await.json();
-        json!([{"edit": "set_role_data", "deployment": board["id"], "role": "app", "data": {"n": n}}])
+        json!(
+            [{"edit": "set_role_data", "deployment": board["id"], "role": "app", "data": {"n": n}}]
+        )
     }
 
     async fn discard_via(
@@ -130,7 +148,8 @@ impl TestServer {
         outcome(&match interface {
             Interface::Rest => {
                 let given = json!({"version": version});
-                self.tell(&format!("/api/v1/proposals/{proposal}/discard"), cookie, given).await
+                self.send_post(&format!("/api/v1/proposals/{proposal}/discard"), cookie, given)
+                    .await
             }
             Interface::Page => {
                 self.post_form(
@@ -170,7 +189,7 @@ impl TestServer {
             self.add_verdict_via(Interface::Rest, who, id, "approve").await;
         }
         let name = json!({"name": deployment});
-        self.tell(&format!("/api/v1/reviews/{id}/commit"), ada, name).await.json();
+        self.send_post(&format!("/api/v1/reviews/{id}/commit"), ada, name).await.json();
     }
 
     pub(super) async fn count(&self, of: &'static str) -> i64 {
@@ -179,7 +198,10 @@ impl TestServer {
     }
 
     pub(super) async fn sql(&self, statement: &'static str) {
-        sqlx::query(statement).execute(self.db.owner()).await.expect("the owner may");
+        sqlx::query(statement)
+            .execute(self.db.owner())
+            .await
+            .expect("the owner has the permission");
     }
 
     /// Waits until a statement waits for a lock.
@@ -192,20 +214,20 @@ impl TestServer {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("nobody waits for a lock");
+        panic!("no session waits for a lock");
     }
 
     /// Checks that every interface rejects the commit with this result and creates no target.
-    async fn refuses(&self, cookie: &str, id: i64, wanted: &Outcome, why: &str) {
+    async fn refuses(&self, cookie: &str, id: i64, expected: &Outcome, case: &str) {
         let before = self.count("blueprint").await;
         for interface in INTERFACES {
             assert_eq!(
                 self.commit_via(interface, cookie, id).await,
-                *wanted,
-                "{interface:?}: {why}"
+                *expected,
+                "{interface:?}: {case}"
             );
         }
-        assert_eq!(self.count("blueprint").await, before, "{why}");
+        assert_eq!(self.count("blueprint").await, before, "{case}");
     }
 }
 
@@ -225,7 +247,7 @@ async fn every_interface_enforces_the_gate() {
     let first = server.submit(&ada, (proposal, version)).await;
     let not_approved = no(409, "not_approved");
 
-    server.refuses(&ada, first, &not_approved, "nobody looked at it").await;
+    server.refuses(&ada, first, &not_approved, "a review without a verdict").await;
     for interface in INTERFACES {
         assert_eq!(
             server.add_verdict_via(interface, &ada, first, "approve").await,
@@ -248,29 +270,33 @@ async fn every_interface_enforces_the_gate() {
             "{interface:?}"
         );
     }
-    server.refuses(&ada, first, &not_approved, "only its author did").await;
+    server.refuses(&ada, first, &not_approved, "an approval by the author only").await;
     for (interface, kind) in INTERFACES.into_iter().zip(["reject", "request_changes"]) {
         server.add_verdict_via(interface, &bo, first, "approve").await;
         server.add_verdict_via(interface, &bo, first, kind).await;
         server.refuses(&ada, first, &not_approved, kind).await;
     }
     server.add_verdict_via(Interface::Rest, &bo, first, "approve").await;
-    server.refuses(&eve, first, &no(403, "forbidden"), "a viewer commits").await;
-    server.refuses("", first, &no(401, "signed_out"), "nobody commits").await;
+    server.refuses(&eve, first, &no(403, "forbidden"), "a commit by a viewer").await;
+    server.refuses("", first, &no(401, "signed_out"), "a commit without a session").await;
     server.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'bo'").await;
-    server.refuses(&ada, first, &not_approved, "bo reviews no more").await;
+    server
+        .refuses(&ada, first, &not_approved, "an approval by a person without the permission")
+        .await;
     server
         .sql("UPDATE person SET permissions = '{reviewer}', disabled = true WHERE name = 'bo'")
         .await;
-    server.refuses(&ada, first, &not_approved, "bo is disabled").await;
+    server.refuses(&ada, first, &not_approved, "an approval by a disabled person").await;
     server.sql("UPDATE person SET disabled = false WHERE name = 'bo'").await;
-    server.refuses(&ada, first, &not_approved, "what bo approved before stays void").await;
+    server
+        .refuses(&ada, first, &not_approved, "an approval from before the person was disabled")
+        .await;
 
     let more = server.data(&ada, "web", 2).await;
     let version = server.append(&ada, proposal, version, more).await;
-    server.refuses(&ada, first, &no(409, "not_newest"), "it was edited").await;
+    server.refuses(&ada, first, &no(409, "not_newest"), "a review that was edited").await;
     let second = server.submit(&ada, (proposal, version)).await;
-    server.refuses(&ada, second, &not_approved, "the approval was of the first").await;
+    server.refuses(&ada, second, &not_approved, "an approval of the earlier review").await;
     server.add_verdict_via(Interface::Page, &bo, second, "approve").await;
 
     let other = "INSERT INTO proposal (deployment_id, kind, created_by)
@@ -285,12 +311,12 @@ async fn every_interface_enforces_the_gate() {
     let sooner = server.submit(&ada, (other, sooner)).await;
     server.add_verdict_via(Interface::Page, &bo, sooner, "approve").await;
     assert_eq!(server.commit_via(Interface::Page, &ada, sooner).await.0, 200);
-    server.refuses(&ada, sooner, &no(409, "committed"), "it is a target already").await;
-    server.refuses(&ada, second, &no(409, "not_newest"), "another change came first").await;
+    server.refuses(&ada, sooner, &no(409, "committed"), "a review that is already committed").await;
+    server.refuses(&ada, second, &no(409, "not_newest"), "a review whose base changed").await;
     assert_eq!(
         server.add_verdict_via(Interface::Rest, &bo, second, "approve").await,
         no(409, "not_newest"),
-        "nor is it approved"
+        "an outdated review cannot be approved"
     );
 
     let review = server.send_get(&format!("/api/v1/reviews/{second}"), &bo).await.json();
@@ -303,35 +329,32 @@ async fn every_interface_enforces_the_gate() {
     let third = server.submit(&ada, (proposal, version + 1)).await;
     let review = server.send_get(&format!("/api/v1/reviews/{third}"), &bo).await.json();
     assert_eq!(
-        (&review["replaces"]["before"], &review["replaces"]["dropped"]),
+        (&review["replaces"]["before"], &review["replaces"]["voided_verdicts"]),
         (&json!(second), &json!(["bo (approved)"]))
     );
     assert_eq!(review["authors"], json!(["ada"]));
-    server.refuses(&ada, third, &not_approved, "the approval was of another plan").await;
+    server.refuses(&ada, third, &not_approved, "an approval of another plan").await;
     let version = version + 1;
     server.add_verdict_via(Interface::Rest, &bo, third, "approve").await;
     server.sql("UPDATE head SET epoch = epoch + 1").await;
-    server.refuses(&ada, third, &no(409, "other_epoch"), "a backup was restored").await;
+    server.refuses(&ada, third, &no(409, "other_epoch"), "a review from before a restore").await;
     let fourth = server.submit(&ada, (proposal, version)).await;
     server.add_verdict_via(Interface::Rest, &bo, fourth, "approve").await;
     let path = format!("/api/v1/proposals/{proposal}/discard");
-    server.tell(&path, &ada, json!({"version": version + 1})).await.json();
-    server.refuses(&ada, fourth, &no(409, "not_newest"), "it was discarded").await;
+    server.send_post(&path, &ada, json!({"version": version + 1})).await.json();
+    server.refuses(&ada, fourth, &no(409, "not_newest"), "a discarded proposal").await;
     assert_eq!(server.count("blueprint").await, 2);
-    // The audit records each rejected person and reason once per minute, no matter which interface was
-    // used.
-    let noted = "(SELECT DISTINCT actor, subject, detail FROM audit WHERE action = 'review.commit.refused') AS noted";
+    // The audit records each rejected person and reason once per minute, no matter which interface
+    // was used.
+    let noted = "(SELECT DISTINCT actor, subject, detail FROM audit WHERE action = \
+        'review.commit.refused') AS noted";
     assert_eq!(server.count(noted).await, 9);
 }
 
 #[tokio::test]
 async fn parameters_never_widen_an_approval() {
     let server = TestServer::new().await;
-    let bo = server.furnish().await;
-    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
-    let edits = server.data(&ada, "web", 1).await;
-    let web = server.draft(&ada, "web", edits).await;
-    let approved = server.submit(&ada, web).await;
+    let (ada, bo, approved) = server.submitted_review().await;
     let edits = server.data(&ada, "edge", 1).await;
     let edge = server.draft(&ada, "edge", edits).await;
     let other = server.submit(&ada, edge).await;
@@ -341,14 +364,18 @@ async fn parameters_never_widen_an_approval() {
     let forced =
         json!({"review": approved, "override": true, "force": true, "approvals_needed": 0});
     assert_eq!(
-        outcome(&server.tell(&format!("{path}/commit?force=true"), &ada, forced).await),
+        outcome(&server.send_post(&format!("{path}/commit?force=true"), &ada, forced).await),
         no(400, "invalid")
     );
     let named = json!({"name": "edge"});
-    let asked = server.tell(&format!("{path}/commit?force=true"), &ada, named.clone()).await;
-    assert_eq!(outcome(&asked), no(400, "invalid"));
-    let named = server.tell(&format!("{path}/commit"), &ada, named).await;
-    assert_eq!(outcome(&named), no(409, "not_approved"), "a typed name is no approval");
+    let forced = server.send_post(&format!("{path}/commit?force=true"), &ada, named.clone()).await;
+    assert_eq!(outcome(&forced), no(400, "invalid"));
+    let named = server.send_post(&format!("{path}/commit"), &ada, named).await;
+    assert_eq!(
+        outcome(&named),
+        no(409, "not_approved"),
+        "a typed name does not replace an approval"
+    );
     let forced = format!("review={other}&override=true&force=1&approvals_needed=0");
     assert_eq!(
         outcome(&server.post_form("/call/commit?force=true", &ada, &forced).await),
@@ -368,7 +395,7 @@ async fn parameters_never_widen_an_approval() {
         json!({"kind": "override"}),
         json!({"kind": ["approve"]}),
     ] {
-        let answer = server.tell(&format!("{path}/verdicts"), &ada, more.clone()).await;
+        let answer = server.send_post(&format!("{path}/verdicts"), &ada, more.clone()).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{more}");
     }
     let as_bo = format!("review={other}&kind=approve&reason=&person=bo&actor=bo");
@@ -384,7 +411,8 @@ async fn parameters_never_widen_an_approval() {
     }
     // An edit outside of its proposal's scope.
     let beyond = json!({"version": edge.1, "edits": server.data(&ada, "web", 2).await});
-    let beyond = server.tell(&format!("/api/v1/proposals/{}/edits", edge.0), &ada, beyond).await;
+    let beyond =
+        server.send_post(&format!("/api/v1/proposals/{}/edits", edge.0), &ada, beyond).await;
     assert_eq!(outcome(&beyond), no(422, "edit_refused"));
     assert_eq!((server.count("verdict").await, server.count("blueprint").await), (verdicts, 1));
     assert_eq!(server.commit_via(Interface::Rest, &ada, approved).await.0, 201);
@@ -393,11 +421,7 @@ async fn parameters_never_widen_an_approval() {
 #[tokio::test]
 async fn crafted_ids_return_404() {
     let server = TestServer::new().await;
-    let bo = server.furnish().await;
-    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
-    let edits = server.data(&ada, "web", 1).await;
-    let web = server.draft(&ada, "web", edits).await;
-    let id = server.submit(&ada, web).await;
+    let (ada, bo, id) = server.submitted_review().await;
     server.add_verdict_via(Interface::Rest, &bo, id, "approve").await;
     let verdicts = server.count("verdict").await;
     let near = [".0", "e0", "%20", "%00", ";", ",1", "%2f..%2f1", "'", "%EF%BC%91"]
@@ -405,8 +429,9 @@ async fn crafted_ids_return_404() {
     let far = ["0", "-1", "0x1", "9223372036854775808", "%", "%ff", "%F0%9F%98%80", ""]
         .map(str::to_owned);
     for crafted in near.into_iter().chain(far) {
-        for (what, body) in [("commit", "{}"), ("verdicts", r#"{"kind":"reject","reason":"x"}"#)] {
-            let path = format!("/api/v1/reviews/{crafted}/{what}");
+        for (action, body) in [("commit", "{}"), ("verdicts", r#"{"kind":"reject","reason":"x"}"#)]
+        {
+            let path = format!("/api/v1/reviews/{crafted}/{action}");
             let answer = server.ask(server.post_json(&path, &bo, body)).await;
             assert!(
                 matches!(answer.status.as_u16(), 400 | 404),
@@ -434,11 +459,7 @@ async fn crafted_ids_return_404() {
 #[tokio::test]
 async fn cross_site_verdict_and_commit_are_rejected() {
     let server = TestServer::new().await;
-    let bo = server.furnish().await;
-    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
-    let edits = server.data(&ada, "web", 1).await;
-    let web = server.draft(&ada, "web", edits).await;
-    let id = server.submit(&ada, web).await;
+    let (_, bo, id) = server.submitted_review().await;
     let rest = format!("/api/v1/reviews/{id}");
     let commands = [
         (format!("{rest}/verdicts"), "application/json", r#"{"kind":"approve"}"#.to_owned()),
@@ -486,31 +507,22 @@ async fn cross_site_verdict_and_commit_are_rejected() {
 
 #[tokio::test]
 async fn commit_after_lost_permission_is_rejected() {
-    let stream_intervals = live::StreamIntervals {
-        heartbeat: Duration::from_millis(40),
-        session_check: Duration::from_millis(100),
-    };
-    let server = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
-        state.stream_intervals = stream_intervals
-    })
-    .await;
-    let bo = server.furnish().await;
-    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
-    let edits = server.data(&ada, "web", 1).await;
-    let web = server.draft(&ada, "web", edits).await;
-    let id = server.submit(&ada, web).await;
+    let server = TestServer::with_short_intervals().await;
+    let (ada, bo, id) = server.submitted_review().await;
     server.add_verdict_via(Interface::Rest, &bo, id, "approve").await;
     let mut tab = StreamClient::open(&server, &ada, "", "").await;
 
     server.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'ada'").await;
-    server.refuses(&ada, id, &no(403, "forbidden"), "with the page still open").await;
+    server.refuses(&ada, id, &no(403, "forbidden"), "a commit without the permission").await;
     server.sql("UPDATE person SET permissions = '{operator}' WHERE name = 'ada'").await;
-    server.people.disable(None, server.ada).await.expect("to disable");
+    server.people.disable(None, server.ada).await.expect("the person is disabled");
     let ends = async { while tab.next().await.is_some() {} };
-    tokio::time::timeout(Duration::from_secs(20), ends).await.expect("the stream ends");
-    server.refuses(&ada, id, &no(401, "signed_out"), "with the stream cut").await;
+    tokio::time::timeout(Duration::from_secs(20), ends).await.expect("the stream ends in time");
+    server.refuses(&ada, id, &no(401, "signed_out"), "a commit by a disabled person").await;
     server.sql("UPDATE person SET disabled = false WHERE name = 'ada'").await;
-    server.refuses(&ada, id, &no(401, "signed_out"), "the old session does not come back").await;
+    server
+        .refuses(&ada, id, &no(401, "signed_out"), "a session from before the person was disabled")
+        .await;
     let again = server.cookie().await;
     assert_eq!(server.commit_via(Interface::Rest, &again, id).await.0, 201);
 }
@@ -535,7 +547,9 @@ async fn irreversible_commit_requires_the_name() {
     server.add_verdict_via(Interface::Rest, &bo, id, "approve").await;
     let path = format!("/api/v1/reviews/{id}");
     assert_eq!(server.send_get(&path, &ada).await.json()["type_to_commit"], "web");
-    server.refuses(&ada, id, &no(422, "confirmation_required"), "nobody typed anything").await;
+    server
+        .refuses(&ada, id, &no(422, "confirmation_required"), "a commit without the typed name")
+        .await;
     let empty = server
         .post(&format!("{path}/commit"))
         .header(header::COOKIE, &ada)
@@ -544,10 +558,10 @@ async fn irreversible_commit_requires_the_name() {
     assert_eq!(
         outcome(&server.ask(empty).await),
         no(422, "confirmation_required"),
-        "no body is no name"
+        "an empty body does not confirm the name"
     );
     let wrong =
-        server.tell(&format!("{path}/commit"), &ada, json!({"name": "edge"})).await.problem();
+        server.send_post(&format!("{path}/commit"), &ada, json!({"name": "edge"})).await.problem();
     assert_eq!(wrong["errors"], json!([{"at": "name", "detail": "Type web."}]));
     let wrong = server.post_form("/call/commit", &ada, &format!("review={id}&name=edge")).await;
     assert_eq!(outcome(&wrong), no(422, "confirmation_required"));

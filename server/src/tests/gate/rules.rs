@@ -83,8 +83,10 @@ impl ApprovedReview {
     /// Inserts the target with the application's role and ada's session, and returns the database's
     /// error. Rolls back.
     async fn by_hand(&self) -> Option<String> {
-        let sql = "INSERT INTO blueprint (number, parent, kind, root, review_id, enabled, epoch, committed_by)
-                   SELECT h.number + 1, h.number, 'change', s.root_hash, s.id, h.enabled, h.epoch, $2 FROM head h, review s
+        let sql = "INSERT INTO blueprint (number, parent, kind, root, review_id, enabled, epoch,
+            committed_by)
+                   SELECT h.number + 1, h.number, 'change', s.root_hash, s.id, h.enabled, h.epoch,
+                   $2 FROM head h, review s
                    WHERE s.id = $1";
         let mut transaction = self.server.db.app().begin().await.expect("a transaction");
         let session = self.ada.split_once('=').expect("a cookie").1;
@@ -100,21 +102,27 @@ impl ApprovedReview {
             .as_database_error()
             .and_then(|error| error.code())
             .map(|code| code.into_owned());
-        Some(state.unwrap_or_else(|| panic!("not a refusal of the database: {refused}")))
+        Some(state.unwrap_or_else(|| panic!("expected an error of the database: {refused}")))
     }
 
     /// Makes a change that no interface allows, without side effects.
     async fn change_without_triggers(&self, table: &str, statement: &str) {
         let mut transaction = self.server.db.owner().begin().await.expect("a transaction");
         let switch = |on| sqlx::AssertSqlSafe(format!("ALTER TABLE {table} {on} TRIGGER USER"));
-        sqlx::query(switch("DISABLE")).execute(&mut *transaction).await.expect("the owner may");
+        sqlx::query(switch("DISABLE"))
+            .execute(&mut *transaction)
+            .await
+            .expect("the owner has the permission");
         let done = sqlx::query(sqlx::AssertSqlSafe(statement))
             .execute(&mut *transaction)
             .await
-            .expect("the owner may");
+            .expect("the owner has the permission");
         assert_eq!(done.rows_affected(), 1, "{statement}");
-        sqlx::query(switch("ENABLE")).execute(&mut *transaction).await.expect("the owner may");
-        transaction.commit().await.expect("to commit");
+        sqlx::query(switch("ENABLE"))
+            .execute(&mut *transaction)
+            .await
+            .expect("the owner has the permission");
+        transaction.commit().await.expect("a commit");
     }
 }
 
@@ -124,12 +132,13 @@ async fn break_only(rule: Rule, case: &ApprovedReview) {
     match rule {
         Rule::Newest => {
             let path = format!("/api/v1/proposals/{}/discard", case.proposal);
-            server.tell(&path, &case.ada, json!({"version": case.version})).await.json();
+            server.send_post(&path, &case.ada, json!({"version": case.version})).await.json();
         }
         Rule::Resolved => {
             let slipped = sqlx::query("UPDATE edit SET undone = true WHERE proposal_id = $1")
                 .bind(case.proposal);
-            let slipped = slipped.execute(server.db.owner()).await.expect("the owner may");
+            let slipped =
+                slipped.execute(server.db.owner()).await.expect("the owner has the permission");
             assert_eq!(slipped.rows_affected(), 1);
         }
         Rule::Lint => {
@@ -138,11 +147,7 @@ async fn break_only(rule: Rule, case: &ApprovedReview) {
         }
         Rule::Base => {
             server
-                .tell(
-                    "/api/v1/execution",
-                    &case.ada,
-                    json!({"enabled": false, "reason": "a target"}),
-                )
+                .send_post("/api/v1/execution/off", &case.ada, json!({"reason": "a target"}))
                 .await
                 .json();
             case.change_without_triggers(
@@ -154,14 +159,11 @@ async fn break_only(rule: Rule, case: &ApprovedReview) {
         Rule::Epoch => server.sql("UPDATE head SET epoch = epoch + 1").await,
         Rule::Policy => {
             server
-                .tell(
-                    "/api/v1/execution",
-                    &case.ada,
-                    json!({"enabled": false, "reason": "a target"}),
-                )
+                .send_post("/api/v1/execution/off", &case.ada, json!({"reason": "a target"}))
                 .await
                 .json();
-            let second = "INSERT INTO policy (number, hash, blueprint_number) SELECT 2, p.hash, h.number FROM policy p, head h";
+            let second = "INSERT INTO policy (number, hash, blueprint_number) SELECT 2, p.hash, \
+                h.number FROM policy p, head h";
             case.change_without_triggers("policy", second).await;
             case.change_without_triggers("head", "UPDATE head SET policy_number = 2").await;
         }
@@ -176,7 +178,7 @@ async fn break_only(rule: Rule, case: &ApprovedReview) {
         }
         Rule::Threads => {
             let path = format!("/api/v1/reviews/{}/threads", case.id);
-            server.tell(&path, &case.bo, json!({"body": "On a Friday?"})).await.json();
+            server.send_post(&path, &case.bo, json!({"body": "On a Friday?"})).await.json();
         }
     }
 }
@@ -185,24 +187,59 @@ async fn break_only(rule: Rule, case: &ApprovedReview) {
 #[tokio::test]
 async fn approval_with_fresh_access_does_not_count() {
     let case = ApprovedReview::new().await;
-    let link = "INSERT INTO access_change (person_id, kind, by) SELECT id, 'link', $1 FROM person WHERE name = 'bo'";
+    let link = "INSERT INTO access_change (person_id, kind, by) SELECT id, 'link', $1 FROM person \
+        WHERE name = 'bo'";
     sqlx::query(link)
         .bind(case.server.ada.0)
         .execute(case.server.db.owner())
         .await
-        .expect("the owner may");
-    assert!(case.by_hand().await.is_none(), "the approval was there before");
+        .expect("the owner has the permission");
+    assert!(case.by_hand().await.is_none(), "the approval is older than the access");
     case.server.add_verdict_via(Interface::Rest, &case.bo, case.id, "request_changes").await;
     case.server.add_verdict_via(Interface::Page, &case.bo, case.id, "approve").await;
     assert_eq!(case.broken().await, [Rule::Approvals]);
-    case.server.refuses(&case.ada, case.id, &no(409, "not_approved"), "fresh access").await;
+    case.server
+        .refuses(&case.ada, case.id, &no(409, "not_approved"), "an approval with new access")
+        .await;
     assert_eq!(case.by_hand().await.as_deref(), Some("GY040"));
+}
+
+/// The rule *Resolved* without the planner: the old place of a moved deployment is on hold.
+#[tokio::test]
+async fn move_out_of_a_hold_blocks_the_commit() {
+    let mut case = ApprovedReview::new().await;
+    let path = format!("/api/v1/proposals/{}/discard", case.proposal);
+    case.server.send_post(&path, &case.ada, json!({"version": case.version})).await.json();
+    let web = case.server.id_of("web", &case.ada).await;
+    let move_below = async |case: &ApprovedReview, parent: &str| {
+        let parent = case.server.id_of(parent, &case.ada).await;
+        json!([{"edit": "move_deployment", "deployment": web, "parent": parent}])
+    };
+    let edits = move_below(&case, "edge").await;
+    case.server.passes(&case.ada, "web", edits, &[&case.bo]).await;
+    let edits = move_below(&case, "system").await;
+    let draft = case.server.draft(&case.ada, "web", edits).await;
+    case.id = case.server.submit(&case.ada, draft).await;
+    case.server.add_verdict_via(Interface::Rest, &case.bo, case.id, "approve").await;
+    assert_eq!((case.broken().await, case.by_hand().await), (vec![], None));
+    let hold = async |case: &ApprovedReview, on_hold: bool| {
+        let path = if on_hold { "hold" } else { "release" };
+        let path = format!("/api/v1/deployments/edge/{path}");
+        case.server.send_post(&path, &case.ada, json!({"reason": "an incident"})).await.json();
+    };
+    hold(&case, true).await;
+    assert_eq!(case.broken().await, [Rule::Resolved]);
+    case.server.refuses(&case.ada, case.id, &no(409, "leaves_hold"), "on hold").await;
+    assert_eq!(case.by_hand().await.as_deref(), Some("GY027"));
+    hold(&case, false).await;
+    assert_eq!((case.broken().await, case.by_hand().await), (vec![], None));
+    assert_eq!(case.server.commit_via(Interface::Page, &case.ada, case.id).await.0, 200);
 }
 
 /// xen is an admin who gives both people access, or the reviewer gives the author access.
 #[tokio::test]
 async fn approval_with_common_access_origin_is_ignored() {
-    for (what, changes) in [
+    for (description, changes) in [
         ("two accounts of one admin", vec![("ada", "created", "xen"), ("bo", "created", "xen")]),
         ("an account of the reviewer", vec![("ada", "created", "bo")]),
         ("a link of the reviewer", vec![("ada", "link", "bo")]),
@@ -210,17 +247,17 @@ async fn approval_with_common_access_origin_is_ignored() {
         let case = ApprovedReview::new().await;
         let server = &case.server;
         server.sql("INSERT INTO person (name, permissions) VALUES ('xen', '{admin}')").await;
-        assert!(case.by_hand().await.is_none(), "{what}");
+        assert!(case.by_hand().await.is_none(), "{description}");
         for (person, kind, by) in changes {
             let sql = "INSERT INTO access_change (person_id, kind, by, at)
                        SELECT p.id, $2, b.id, now() - interval '1 hour' FROM person p, person b
                        WHERE p.name = $1 AND b.name = $3";
             let given = sqlx::query(sql).bind(person).bind(kind).bind(by);
-            given.execute(server.db.owner()).await.expect("the owner may");
+            given.execute(server.db.owner()).await.expect("the owner has the permission");
         }
-        assert_eq!(case.broken().await, [Rule::Approvals], "{what}");
-        server.refuses(&case.ada, case.id, &no(409, "not_approved"), what).await;
-        assert_eq!(case.by_hand().await.as_deref(), Some("GY040"), "{what}");
+        assert_eq!(case.broken().await, [Rule::Approvals], "{description}");
+        server.refuses(&case.ada, case.id, &no(409, "not_approved"), description).await;
+        assert_eq!(case.by_hand().await.as_deref(), Some("GY040"), "{description}");
     }
 }
 
@@ -232,20 +269,20 @@ async fn each_rule_alone_blocks_the_commit() {
     assert_eq!(
         gate.rules.iter().map(|state| state.rule).collect::<Vec<_>>(),
         every,
-        "what the gate asks"
+        "the gate has exactly these rules"
     );
-    assert!(gate.is_open() && sound.by_hand().await.is_none(), "nothing is in the way");
+    assert!(gate.is_open() && sound.by_hand().await.is_none(), "no rule blocks the commit");
     assert_eq!(sound.server.commit_via(Interface::Page, &sound.ada, sound.id).await.0, 200);
     for rule in every {
         // Don't view the review before the rule is broken: the cached plan is right for the
         // submitted state.
         let case = ApprovedReview::new().await;
         break_only(rule, &case).await;
-        assert_eq!(case.broken().await, [rule], "it alone");
+        assert_eq!(case.broken().await, [rule], "only this rule blocks the commit");
         let (code, by_hand) = expected_error(rule);
         case.server.refuses(&case.ada, case.id, &no(409, code), &format!("{rule:?}")).await;
         let path = format!("/api/v1/reviews/{}/commit", case.id);
-        let lines = case.server.tell(&path, &case.ada, json!({})).await.problem();
+        let lines = case.server.send_post(&path, &case.ada, json!({})).await.problem();
         let lines: Vec<&Value> =
             lines["errors"].as_array().expect("a list").iter().map(|error| &error["at"]).collect();
         assert_eq!(lines, [code], "{rule:?}");

@@ -38,12 +38,9 @@ impl TestServer {
     async fn switch_via(&self, interface: Interface, cookie: &str, enabled: bool) -> Outcome {
         outcome(&match interface {
             Interface::Rest => {
-                self.tell(
-                    "/api/v1/execution",
-                    cookie,
-                    json!({"enabled": enabled, "reason": "because"}),
-                )
-                .await
+                let state = if enabled { "on" } else { "off" };
+                let path = format!("/api/v1/execution/{state}");
+                self.send_post(&path, cookie, json!({"reason": "because"})).await
             }
             Interface::Page => {
                 self.post_form("/call/switch", cookie, &format!("enabled={enabled}&reason=because"))
@@ -57,12 +54,13 @@ impl TestServer {
         interface: Interface,
         cookie: &str,
         deployment: &str,
-        held: bool,
+        on_hold: bool,
     ) -> Outcome {
         outcome(&match interface {
             Interface::Rest => {
-                let given = json!({"on_hold": held, "reason": "because"});
-                self.tell(&format!("/api/v1/deployments/{deployment}/hold"), cookie, given).await
+                let verb = if on_hold { "hold" } else { "release" };
+                let path = format!("/api/v1/deployments/{deployment}/{verb}");
+                self.send_post(&path, cookie, json!({"reason": "because"})).await
             }
             Interface::Page => {
                 let id = self.id_of(deployment, cookie).await;
@@ -70,7 +68,7 @@ impl TestServer {
                 self.post_form(
                     "/call/hold",
                     cookie,
-                    &format!("deployment={id}&held={held}&reason=because"),
+                    &format!("deployment={id}&on_hold={on_hold}&reason=because"),
                 )
                 .await
             }
@@ -86,7 +84,7 @@ impl TestServer {
     ) -> Answer {
         match interface {
             Interface::Rest => {
-                self.tell(
+                self.send_post(
                     &format!("/api/v1/deployments/{deployment}/restore"),
                     cookie,
                     json!({"blueprint": target}),
@@ -113,7 +111,7 @@ impl TestServer {
     ) -> Outcome {
         outcome(&match interface {
             Interface::Rest => {
-                self.tell("/api/v1/barclamps", cookie, json!({"files": {path: text}})).await
+                self.send_post("/api/v1/barclamps", cookie, json!({"files": {path: text}})).await
             }
             Interface::Page => {
                 let encoded = |text: &str| {
@@ -146,7 +144,15 @@ async fn disabled_switch_hold_or_jig_starts_nothing() {
     let server = TestServer::new().await;
     let bo_is = server.furnish().await;
     let (ada, bo) = (server.cookie().await, server.cookie_for(bo_is).await);
-    let bind = json!([{"edit": "bind", "deployment": server.id_of("web", &ada).await, "node": server.n1(&ada).await, "role": "app"}]);
+    let bind = json!(
+        [
+            {
+                "edit": "bind", "deployment": server
+                    .id_of("web", &ada).await, "node": server
+                    .n1(&ada).await, "role": "app"
+            }
+        ]
+    );
     let nothing: [RunId; 0] = [];
     for interface in INTERFACES {
         let (done, made) = match interface {
@@ -160,14 +166,18 @@ async fn disabled_switch_hold_or_jig_starts_nothing() {
             server.passes(&ada, "web", bind.clone(), &[&bo]).await;
             server.start_worker_and_node(&ada).await;
         }
-        assert_eq!(server.starts().await, nothing, "{interface:?}: off and held");
+        assert_eq!(
+            server.starts().await,
+            nothing,
+            "{interface:?}: the switch is off and the deployment is on hold"
+        );
         assert_eq!(
             server.switch_via(interface, &bo, true).await,
             no(403, "forbidden"),
             "{interface:?}"
         );
         assert_eq!(server.switch_via(interface, &ada, true).await.0, made, "{interface:?}");
-        assert_eq!(server.starts().await, nothing, "{interface:?}: held");
+        assert_eq!(server.starts().await, nothing, "{interface:?}: the deployment is on hold");
         assert_eq!(
             server.hold_via(interface, &bo, "web", false).await,
             no(403, "forbidden"),
@@ -176,29 +186,29 @@ async fn disabled_switch_hold_or_jig_starts_nothing() {
         assert_eq!(
             server.hold_via(interface, &ada, "edge", false).await,
             no(409, "state"),
-            "{interface:?}: another's is no hold of this"
+            "{interface:?}: the hold belongs to another deployment"
         );
         assert_eq!(server.switch_via(interface, &ada, false).await.0, made, "{interface:?}");
         assert_eq!(server.hold_via(interface, &ada, "web", false).await.0, done, "{interface:?}");
-        assert_eq!(server.starts().await, nothing, "{interface:?}: off");
+        assert_eq!(server.starts().await, nothing, "{interface:?}: the switch is off");
         assert_eq!(server.switch_via(interface, &ada, true).await.0, made, "{interface:?}");
 
         // A jig's state is part of the blueprint, so it has no switch outside of the gate.
         let jig = |active: bool| json!([{"edit": "activate_jig", "jig": "noop", "active": active}]);
         server.passes(&ada, "web", jig(false), &[&bo]).await;
-        assert_eq!(server.starts().await, nothing, "{interface:?}: its jig is off");
+        assert_eq!(server.starts().await, nothing, "{interface:?}: the jig is disabled");
         let on = server.draft(&ada, "web", jig(true)).await;
         let on = server.submit(&ada, on).await;
-        server.refuses(&ada, on, &no(409, "not_approved"), "a jig by itself").await;
-        assert_eq!(server.starts().await, nothing, "{interface:?}: and stays off");
+        server.refuses(&ada, on, &no(409, "not_approved"), "an unapproved change of a jig").await;
+        assert_eq!(server.starts().await, nothing, "{interface:?}: the jig stays disabled");
         server.add_verdict_via(interface, &bo, on, "approve").await;
         assert!(server.commit_via(interface, &ada, on).await.0 < 300, "{interface:?}");
         // Check for starts only after the last case, because a claim can't be undone.
         assert_eq!(server.switch_via(interface, &ada, false).await.0, made, "{interface:?}");
-        assert_eq!(server.starts().await, nothing, "{interface:?}: off again");
+        assert_eq!(server.starts().await, nothing, "{interface:?}: the switch is off again");
         assert_eq!(server.switch_via(interface, &ada, true).await.0, made, "{interface:?}");
     }
-    assert_eq!(server.starts().await.len(), 1, "with nothing in its way");
+    assert_eq!(server.starts().await.len(), 1, "the step starts if nothing blocks it");
 }
 
 /// Case 8: restoring a blueprint is a proposal like any other.
@@ -224,29 +234,33 @@ async fn restore_only_opens_a_proposal() {
         assert_eq!(
             outcome(&refused),
             no(403, "forbidden"),
-            "{interface:?}: a reviewer restores nothing"
+            "{interface:?}: a reviewer cannot restore"
         );
         let nowhere = server.restore_via(interface, &ada, "web", 99).await;
         assert_eq!(nowhere.status, StatusCode::NOT_FOUND, "{interface:?}");
         let restored: Restored =
             serde_json::from_value(server.restore_via(interface, &ada, "web", 1).await.json())
-                .expect("one");
+                .expect("a restored proposal");
         let draft = (restored.proposal.0, restored.version.into());
         let id = server.submit(&ada, draft).await;
         assert_eq!(
             server.add_verdict_via(interface, &ada, id, "approve").await,
             no(403, "author"),
-            "{interface:?}: who restores is an author"
+            "{interface:?}: the person who restores is an author"
         );
         let path = format!("/api/v1/reviews/{id}");
         assert_eq!(
             server.send_get(&path, &bo).await.json()["gate"]["approvals"],
             0,
-            "{interface:?}: the target's old approval is none"
+            "{interface:?}: approvals of the earlier blueprint do not count"
         );
         server.refuses(&ada, id, &no(409, "not_approved"), "the restore has no approval").await;
-        let named = server.tell(&format!("{path}/commit"), &ada, json!({"name": "web"})).await;
-        assert_eq!(outcome(&named), no(409, "not_approved"), "its name is no approval");
+        let named = server.send_post(&format!("{path}/commit"), &ada, json!({"name": "web"})).await;
+        assert_eq!(
+            outcome(&named),
+            no(409, "not_approved"),
+            "a typed name does not replace an approval"
+        );
         let now = (
             server.count("blueprint").await,
             server.count(bound).await,
@@ -265,17 +279,23 @@ async fn import_after_approval_affects_no_run() {
     let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
     let file = |version: &str, about: &str| {
         format!(
-            "barclamp: {{name: tool, version: '{version}'}}\nroles:\n  - {{name: tool, jig: noop, description: {about}}}\n"
+            "barclamp: {{name: tool, version: '{version}'}}\nroles:\n  - {{name: tool, jig: noop, \
+             description: {about}}}\n"
         )
     };
     let path = "tool/tool.yml";
     let first = server
-        .tell("/api/v1/barclamps", &ada, json!({"files": {path: file("1", "right")}}))
+        .send_post("/api/v1/barclamps", &ada, json!({"files": {path: file("1", "right")}}))
         .await
         .json();
     let (web, n1) = (server.id_of("web", &ada).await, server.n1(&ada).await);
     let edits = json!([
-        {"edit": "use_barclamp", "deployment": web, "barclamp": "tool", "version": first["barclamps"][0][2]},
+        {
+            "edit": "use_barclamp",
+            "deployment": web,
+            "barclamp": "tool",
+            "version": first["barclamps"][0]["hash"]
+        },
         {"edit": "add_role", "deployment": web, "role": "tool"},
         {"edit": "bind", "deployment": web, "node": n1, "role": "tool"},
     ]);
@@ -289,10 +309,18 @@ async fn import_after_approval_affects_no_run() {
     assert!(approved.is_string());
     for (interface, newer) in [(Interface::Rest, "2"), (Interface::Page, "3")] {
         let same = server.import_via(interface, &ada, (path, &file("1", "wrong"))).await;
-        assert_eq!(same, no(409, "other_content"), "{interface:?}: one version, one content");
+        assert_eq!(
+            same,
+            no(409, "other_content"),
+            "{interface:?}: the content of a version cannot change"
+        );
         let newer = server.import_via(interface, &ada, (path, &file(newer, "wrong"))).await;
         assert!(newer.0 < 300, "{interface:?}: {newer:?}");
-        assert_eq!(change().await, approved, "{interface:?}: what was approved");
+        assert_eq!(
+            change().await,
+            approved,
+            "{interface:?}: the run must use the approved content"
+        );
     }
     assert_eq!(server.commit_via(Interface::Page, &ada, id).await.0, 200);
     for interface in INTERFACES {

@@ -104,10 +104,8 @@ mod tests {
         let value = "a'b\"c $HOME `id` \\ \n second line";
         let found = variables(&json!({ "k": value }));
         let script = format!("{}printf %s \"$GANTRY_DATA_K\"", to_shell(&found));
-        let output = std::process::Command::new("sh")
-            .args(["-c", &script])
-            .output()
-            .expect("a POSIX shell is there");
+        let output =
+            std::process::Command::new("sh").args(["-c", &script]).output().expect("a POSIX shell");
         assert_eq!(String::from_utf8_lossy(&output.stdout), value);
     }
 

@@ -59,8 +59,8 @@ impl Jig for ScriptJig {
             if job.scripts().next().is_none() {
                 return Ended::Returned(Object::new());
             }
-            if let Some(why) = stop.reason() {
-                return Ended::stopped(why, Some(false));
+            if let Some(reason) = stop.reason() {
+                return Ended::stopped(reason, Some(false));
             }
             match self.execute(job, log, &mut stop).await {
                 Ok(ended) => ended,

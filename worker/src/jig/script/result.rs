@@ -16,8 +16,8 @@ pub(super) fn ended(end: AttemptEnd, job: &Job, log: &Log) -> Ended {
         AttemptEnd::Missing { started } => Ended::Lost { started },
         AttemptEnd::Refused(reason) => Ended::Refused(reason),
         AttemptEnd::Failed(reason) => Ended::failed(reason),
-        AttemptEnd::Stopped { why, started, output } => {
-            Ended::Stopped { why, started, found: found(&output, log) }
+        AttemptEnd::Stopped { reason, started, output } => {
+            Ended::Stopped { reason, started, found: found(&output, log) }
         }
     }
 }
@@ -71,8 +71,8 @@ fn succeeded(script: &str, output: Option<&[u8]>, log: &Log) -> Ended {
 /// Parses the result of a run that did not succeed. An unreadable result is logged and is not
 /// another failure.
 fn found(output: &[u8], log: &Log) -> Object {
-    returned(output, log.secrets()).unwrap_or_else(|why| {
-        log.line(Stream::Gantry, &format!("[gantry: the partial result is not stored: {why}]"));
+    returned(output, log.secrets()).unwrap_or_else(|reason| {
+        log.line(Stream::Gantry, &format!("[gantry: the partial result is not stored: {reason}]"));
         Object::new()
     })
 }

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn name_of_refused_address_is_not_connected() {
+    async fn host_name_with_refused_address_is_not_contacted() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
         let port = listener.local_addr().expect("an address").port();
         let (strict, open) = (Dialer::default(), Dialer { allow_local: true, ..Dialer::default() });
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn address_of_other_server_is_not_connected() {
+    async fn address_of_other_server_is_not_contacted() {
         let database = testdb::TestDatabase::new().await;
         let server = "192.0.2.7".parse().expect("an address");
         store::server_addresses::report(database.server(), &[server].into())
@@ -155,7 +155,7 @@ mod tests {
         database.worker().close().await;
         match dialer.connect("192.0.2.8", 22).await {
             Err(ConnectError::Failed(error)) => assert!(error.to_string().contains("servers")),
-            other => panic!("a connection without the addresses of servers: {other:?}"),
+            other => panic!("a connection needs the addresses of the servers: {other:?}"),
         }
     }
 

@@ -47,7 +47,11 @@ mod tests {
 
     #[test]
     fn node_record_with_private_key_is_rejected() {
-        let record = |key: Value| json!({"addresses": ["10.0.0.1"], "key": key, "host_key": "ssh-ed25519 AAAA"});
+        let record = |key: Value| {
+            json!(
+                {"addresses": ["10.0.0.1"], "key": key, "host_key": "ssh-ed25519 AAAA"}
+            )
+        };
         let endpoint: SshEndpoint =
             serde_json::from_value(record(json!({"$secret": "deploy", "version": 2})))
                 .expect("a record");

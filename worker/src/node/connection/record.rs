@@ -140,7 +140,12 @@ mod tests {
 
     fn doc(phantom: bool, connection: Option<Value>) -> NodeDoc {
         let id = "00000000-0000-0000-0000-000000000001";
-        let doc = json!({"id": id, "fqdn": "n0.test.gantry", "deployment": id, "phantom": phantom, "connection": connection, "noderoles": {}});
+        let doc = json!(
+            {
+                "id": id, "fqdn": "n0.test.gantry", "deployment": id, "phantom": phantom,
+                "connection": connection, "noderoles": {}
+            }
+        );
         serde_json::from_value(doc).expect("a document")
     }
 
@@ -148,10 +153,10 @@ mod tests {
     fn document_without_connection_gives_no_addresses() {
         let (old, row) = (doc(false, None), ["10.0.0.1".to_owned()]);
         assert!(check_visible(&old, "n0.test.gantry", false, &row).is_ok());
-        let error = addresses(&old).expect_err("nothing was reviewed").to_string();
+        let error = addresses(&old).expect_err("a node without a reviewed connection").to_string();
         assert!(error.contains("The document of node n0.test.gantry has no connection"), "{error}");
-        assert_eq!(addresses(&doc(true, None)).expect("a phantom has none"), [""; 0]);
+        assert_eq!(addresses(&doc(true, None)).expect("no addresses for a phantom node"), [""; 0]);
         let local = doc(false, Some(json!({"transport": "local", "root": "/"})));
-        assert_eq!(addresses(&local).expect("a local node has none"), [""; 0]);
+        assert_eq!(addresses(&local).expect("no addresses for a local node"), [""; 0]);
     }
 }

@@ -54,7 +54,7 @@ impl Session {
     ) -> Result<Process, SessionError> {
         match &*self.transport {
             Transport::Local { .. } => {
-                local_shell(line, words).spawn().map(Process::here).map_err(SessionError::Spawn)
+                local_shell(line, words).spawn().map(Process::local).map_err(SessionError::Spawn)
             }
             Transport::Ssh { endpoint, .. } => {
                 let words = ["sh", "-c", line, "gantry"]

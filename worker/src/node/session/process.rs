@@ -33,7 +33,7 @@ impl std::fmt::Display for Ending {
         match self {
             Self::Code(code) => write!(f, "exit code {code}"),
             Self::Killed(how) => f.write_str(how),
-            Self::Disconnected(why) => write!(f, "the connection to the node broke: {why}"),
+            Self::Disconnected(reason) => write!(f, "the connection to the node broke: {reason}"),
         }
     }
 }
@@ -75,7 +75,7 @@ enum Location {
 
 impl Process {
     /// Wraps a child process whose streams are pipes.
-    pub fn here(mut child: Child) -> Self {
+    pub fn local(mut child: Child) -> Self {
         Self {
             stdin: child.stdin.take().map(|stdin| Box::new(stdin) as Writer),
             stdout: child.stdout.take().map(|stdout| Box::new(stdout) as Reader),
@@ -85,7 +85,7 @@ impl Process {
     }
 
     /// Wraps a remote process. `ending` receives how it ended.
-    pub fn there(
+    pub fn remote(
         [stdout, stderr]: [Reader; 2],
         stdin: Writer,
         ending: watch::Receiver<Option<Ending>>,

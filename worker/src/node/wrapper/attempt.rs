@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::commands::{LostRun, Wrapper};
-use super::deadline::{Deadline, EndOnDrop, GaveUp, StopCause, complete_ending};
+use super::deadline::{Abandoned, Deadline, EndOnDrop, StopCause, complete_ending};
 use super::error::AttemptError;
 use super::filter::{Mark, NoReport, ReportFilter};
 use super::report::Report;
@@ -57,7 +57,7 @@ pub enum AttemptEnd {
     /// The worker stops, and the attempt continues on its node.
     LeftOnNode,
     Stopped {
-        why: StopReason,
+        reason: StopReason,
         /// Whether the attempt ever started; `None` if unknown.
         started: Option<bool>,
         /// Content of the file `GANTRY_OUTPUT` so far.
@@ -74,14 +74,14 @@ pub struct Attempt<'a> {
 /// The result of following an attempt.
 struct Followed {
     /// How the attempt ended on its node, or why the worker gave up.
-    ended: Result<Ending, GaveUp>,
+    ended: Result<Ending, Abandoned>,
     last_error: String,
     /// The wrapper's report, if it arrived over the same channel.
     report: Option<Vec<u8>>,
 }
 
 impl Followed {
-    fn given_up(gave_up: GaveUp) -> Self {
+    fn abandoned(gave_up: Abandoned) -> Self {
         Self { ended: Err(gave_up), last_error: String::new(), report: None }
     }
 }
@@ -129,7 +129,7 @@ impl<'a> Attempt<'a> {
     pub async fn adopt(&self, log: &Log, stop: &mut Stop) -> Result<AttemptEnd, AttemptError> {
         let mut deadline = self.deadline(stop);
         if let Err(gave_up) = self.stage_with_retry(&mut deadline).await {
-            return self.to_end(Followed::given_up(gave_up)).await;
+            return self.to_end(Followed::abandoned(gave_up)).await;
         }
         // Twice, because the staged wrapper may have been removed since.
         for _ in 0..2 {
@@ -137,7 +137,7 @@ impl<'a> Attempt<'a> {
             let mark = Mark::random();
             let process = match self.reconnect(&received, &mark, &mut deadline).await {
                 Ok(process) => process,
-                Err(gave_up) => return self.to_end(Followed::given_up(gave_up)).await,
+                Err(gave_up) => return self.to_end(Followed::abandoned(gave_up)).await,
             };
             let followed =
                 self.follow_to_end(process, Vec::new(), mark, received, &mut deadline).await;
@@ -152,15 +152,16 @@ impl<'a> Attempt<'a> {
         Err(AttemptError::NeverStarted)
     }
 
-    async fn stage_with_retry(&self, deadline: &mut Deadline<'_>) -> Result<(), GaveUp> {
+    async fn stage_with_retry(&self, deadline: &mut Deadline<'_>) -> Result<(), Abandoned> {
         let mut pauses = RECONNECT_DELAYS.into_iter();
         let mut pause = RECONNECT_DELAYS[0];
         while let Err(error) = self.wrapper.stage().await {
-            tracing::debug!(run = %self.job.run, %error, "the node of an adopted run is not reached");
+            tracing::debug!(run = %self.job.run, %error, "the node of an adopted run is not \
+                reached");
             pause = pauses.next().unwrap_or(pause);
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                why = deadline.over() => return Err(self.give_up(why, None).await),
+                cause = deadline.over() => return Err(self.give_up(cause, None).await),
             }
         }
         Ok(())
@@ -257,7 +258,7 @@ impl<'a> Attempt<'a> {
                 Ok(lost @ (Ending::Disconnected(_) | Ending::Killed(_))) => lost,
                 _ => break ended,
             };
-            tracing::warn!(run = %self.job.run, why = %lost, "the connection to a run broke, \
+            tracing::warn!(run = %self.job.run, reason = %lost, "the connection to a run broke, \
                 reconnecting");
             match self.reconnect(&received, &mark, deadline).await {
                 Ok(found) => process = found,
@@ -277,7 +278,7 @@ impl<'a> Attempt<'a> {
         (input, mark): (Vec<u8>, &Mark),
         received: &mut Received,
         deadline: &mut Deadline<'_>,
-    ) -> (Result<Ending, GaveUp>, Option<Vec<u8>>) {
+    ) -> (Result<Ending, Abandoned>, Option<Vec<u8>>) {
         let (stdin, stdout, stderr) =
             (process.stdin.take(), process.stdout.take(), process.stderr.take());
         let (end_sender, over) = watch::channel(false);
@@ -286,7 +287,7 @@ impl<'a> Attempt<'a> {
         let waiting = async {
             let ended = tokio::select! {
                 ending = process.wait() => Ok(ending),
-                why = deadline.over() => Err(self.give_up(why, Some(process)).await),
+                cause = deadline.over() => Err(self.give_up(cause, Some(process)).await),
             };
             let _ = end_sender.send(true);
             ended
@@ -317,7 +318,7 @@ impl<'a> Attempt<'a> {
         received: &Received,
         mark: &Mark,
         deadline: &mut Deadline<'_>,
-    ) -> Result<Process, GaveUp> {
+    ) -> Result<Process, Abandoned> {
         let mut command = vec!["follow".to_owned(), self.token()];
         command.extend([&received.out, &received.err].map(|lines| lines.taken().to_string()));
         command.extend([mark.as_str().to_owned(), MAX_RESULT.to_string()]);
@@ -336,7 +337,7 @@ impl<'a> Attempt<'a> {
                     Err(error) => tracing::debug!(run = %self.job.run, %error, "the connection to \
                         a run is still broken"),
                 },
-                why = deadline.over() => return Err(self.give_up(why, None).await),
+                cause = deadline.over() => return Err(self.give_up(cause, None).await),
             }
         }
     }
@@ -346,13 +347,14 @@ impl<'a> Attempt<'a> {
     }
 
     /// Ends the attempt on its node, and waits briefly for its last output.
-    async fn give_up(&self, why: StopCause, process: Option<&mut Process>) -> GaveUp {
+    async fn give_up(&self, cause: StopCause, process: Option<&mut Process>) -> Abandoned {
         // The next worker adopts the attempt.
-        if matches!(why, StopCause::Stopped(StopReason::WorkerShutdown)) && self.survives_worker() {
+        if matches!(cause, StopCause::Stopped(StopReason::WorkerShutdown)) && self.survives_worker()
+        {
             if let Some(process) = process {
                 process.kill().await;
             }
-            return GaveUp { why, started: Some(true) };
+            return Abandoned { cause, started: Some(true) };
         }
         let started = match self.end().await {
             Ok(lost) => lost.started(),
@@ -366,7 +368,7 @@ impl<'a> Attempt<'a> {
         {
             process.kill().await;
         }
-        GaveUp { why, started }
+        Abandoned { cause, started }
     }
 
     /// Whether the attempt continues on its node when this worker stops. A worker that stops leaves
@@ -379,12 +381,12 @@ impl<'a> Attempt<'a> {
         let Followed { ended, last_error, report } = followed;
         let ending = match ended {
             Ok(ending) => ending,
-            Err(GaveUp { why: StopCause::Stopped(StopReason::WorkerShutdown), .. })
+            Err(Abandoned { cause: StopCause::Stopped(StopReason::WorkerShutdown), .. })
                 if self.survives_worker() =>
             {
                 return Ok(AttemptEnd::LeftOnNode);
             }
-            Err(GaveUp { why: StopCause::Stopped(why), started }) => {
+            Err(Abandoned { cause: StopCause::Stopped(reason), started }) => {
                 // Fetch the report even if the result is not needed, because that removes it from
                 // the node.
                 let answer = match report {
@@ -392,11 +394,12 @@ impl<'a> Attempt<'a> {
                     None => self.fetch_report().await.unwrap_or_default(),
                 };
                 let output = Report::parse(&answer).output.unwrap_or_default();
-                return Ok(AttemptEnd::Stopped { why, started, output });
+                return Ok(AttemptEnd::Stopped { reason, started, output });
             }
-            Err(GaveUp { why: StopCause::TimedOut, .. }) => {
+            Err(Abandoned { cause: StopCause::TimedOut, .. }) => {
                 return Ok(AttemptEnd::Failed(format!(
-                    "The wrapper did not end within {} seconds after the time limit and was killed.",
+                    "The wrapper did not end within {} seconds after the time limit and was \
+                     killed.",
                     WRAPPER_OVERTIME.as_secs()
                 )));
             }

@@ -1,4 +1,5 @@
-//! Runs the check of a role on its node. A check is no attempt: it has no token and no ledger entry.
+//! Runs the check of a role on its node. A check is no attempt: it has no token and no ledger
+//! entry.
 //!
 //! The wrapper enforces the timeout and ends all processes of the check, also if the connection
 //! breaks.

@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(
             running_attempt(&format!("15 {step} runs")),
             Some((RunId(15), step)),
-            "from a wrapper before this one"
+            "a survey in the format of an older wrapper is read"
         );
         assert_eq!(running_attempt(&format!("2.15 {step} gone")), None);
         assert_eq!(running_attempt("2.x y runs"), None);

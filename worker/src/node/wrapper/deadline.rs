@@ -7,8 +7,8 @@ use crate::job::{Job, Stop, StopReason};
 use crate::node::session::process::Ending;
 
 /// Why an attempt was not followed to its end, and whether it ever started on the node, if known.
-pub(super) struct GaveUp {
-    pub(super) why: StopCause,
+pub(super) struct Abandoned {
+    pub(super) cause: StopCause,
     pub(super) started: Option<bool>,
 }
 
@@ -20,10 +20,10 @@ pub(super) enum StopCause {
 
 /// The result of an attempt whose report has arrived completely. The attempt has ended, so a later
 /// failure of its connection does not matter.
-pub(super) fn complete_ending(ended: Result<Ending, GaveUp>) -> Result<Ending, GaveUp> {
+pub(super) fn complete_ending(ended: Result<Ending, Abandoned>) -> Result<Ending, Abandoned> {
     match ended {
         Ok(Ending::Disconnected(_) | Ending::Killed(_))
-        | Err(GaveUp { why: StopCause::TimedOut, .. }) => Ok(Ending::Code(0)),
+        | Err(Abandoned { cause: StopCause::TimedOut, .. }) => Ok(Ending::Code(0)),
         ended => ended,
     }
 }
@@ -38,7 +38,7 @@ impl Deadline<'_> {
     /// Waits until the run is stopped or the time is over.
     pub(super) async fn over(&mut self) -> StopCause {
         tokio::select! {
-            why = self.stop.called() => StopCause::Stopped(why),
+            reason = self.stop.called() => StopCause::Stopped(reason),
             () = sleep_until(self.until) => StopCause::TimedOut,
         }
     }
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn broken_connection_after_result_fails_no_run() {
-        let too_long = || Err(GaveUp { why: StopCause::TimedOut, started: None });
+        let too_long = || Err(Abandoned { cause: StopCause::TimedOut, started: None });
         for ended in [
             Ok(Ending::Disconnected("reset".into())),
             Ok(Ending::Killed("signal 9".into())),
@@ -94,13 +94,13 @@ mod tests {
             Ok(Ending::Code(EXIT_REFUSED))
         ));
         let stopped =
-            Err(GaveUp { why: StopCause::Stopped(StopReason::Canceled), started: Some(true) });
+            Err(Abandoned { cause: StopCause::Stopped(StopReason::Canceled), started: Some(true) });
         assert!(
             matches!(
                 complete_ending(stopped),
-                Err(GaveUp { why: StopCause::Stopped(StopReason::Canceled), .. })
+                Err(Abandoned { cause: StopCause::Stopped(StopReason::Canceled), .. })
             ),
-            "a cancel stays one"
+            "a canceled run stays canceled"
         );
     }
 }

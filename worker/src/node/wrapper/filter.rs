@@ -153,8 +153,12 @@ mod tests {
             );
             assert_eq!(both(b"ABACABAC"), (Vec::new(), Some(Vec::new())), "{piece}");
             assert_eq!(both(b"ABACABAABAC?"), (Vec::new(), Some(b"ABA".to_vec())), "{piece}");
-            assert_eq!(both(b"xABAB"), (b"xABAB".to_vec(), None), "no mark: {piece}");
-            assert_eq!(both(b"xABAC{}ABA"), (b"x".to_vec(), None), "half a result: {piece}");
+            assert_eq!(both(b"xABAB"), (b"xABAB".to_vec(), None), "the text has no mark: {piece}");
+            assert_eq!(
+                both(b"xABAC{}ABA"),
+                (b"x".to_vec(), None),
+                "the result is incomplete: {piece}"
+            );
         }
     }
 
@@ -165,7 +169,7 @@ mod tests {
         all.extend(std::iter::repeat_n(b'x', 3 * MAX_RESULT));
         all.extend(b"ABAC");
         let (_, report) = taken(&all, &mark, 16 << 10);
-        let report = report.expect("its end was found");
+        let report = report.expect("a complete result");
         assert!(
             report.len() > MAX_RESULT && report.len() < MAX_RESULT + 2 * MAX_COMMAND_OUTPUT,
             "{}",

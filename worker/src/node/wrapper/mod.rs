@@ -8,8 +8,9 @@
 //! The check of a role is no attempt ([`CheckEnd`]): it changes neither tokens nor the ledger.
 //!
 //! The worker may be killed at any moment. Its scripts then continue, and another worker adopts the
-//! attempt ([`Attempt::adopt`]): it reads on where the log ends, and takes the report. If the attempt
-//! can't be adopted, the wrapper of the next attempt ends its scripts before it starts its own.
+//! attempt ([`Attempt::adopt`]): it reads on where the log ends, and takes the report. If the
+//! attempt can't be adopted, the wrapper of the next attempt ends its scripts before it starts its
+//! own.
 //!
 //! An adoption is safe because it starts nothing and changes no token:
 //! * The database gives a run to another worker only after its lease has expired, and to one worker

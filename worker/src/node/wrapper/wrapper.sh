@@ -47,9 +47,9 @@
 #     lacks  HASH...
 #            Prints the hashes of scripts that are missing
 #     check  TIMEOUT GRACE NODE ROLE SIZE LIMIT HASH[+BYTES]:NAME
-#            Runs a script that is no attempt: it takes no lock and no token, and the ledger does not
-#            list it. Standard input is as for `run`. Prints how it ended (one line of words), then
-#            the last LIMIT bytes of its output. Ends all its processes.
+#            Runs a script that is no attempt: it takes no lock and no token, and the ledger does
+#            not list it. Standard input is as for `run`. Prints how it ended (one line of words),
+#            then the last LIMIT bytes of its output. Ends all its processes.
 #     put    HASH
 #            Stores a script from standard input under its content hash
 #     ledger STEP

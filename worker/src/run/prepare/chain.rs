@@ -144,7 +144,7 @@ impl Preparer {
     ) -> Result<Desired, Refusal> {
         let root = self.objects.root(root).await?;
         let lacks =
-            |what: &str| broken(format!("the root of blueprint {} has no {what}", facts.target));
+            |part: &str| broken(format!("the root of blueprint {} has no {part}", facts.target));
         let node =
             root.nodes.get(&facts.node).ok_or_else(|| lacks("document of the run's node"))?;
         let node = self.objects.node(*node).await?;

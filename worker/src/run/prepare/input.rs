@@ -50,6 +50,6 @@ impl Preparer {
             user: &documents.noderole.data,
         };
         let visible = see(step.step, own, &below)?;
-        Ok(Some((hash_input(&role, &below, &visible.value)?, role.run.on_input)))
+        Ok(Some((hash_input(&role, &below, &visible.value)?, role.on_changed_input())))
     }
 }

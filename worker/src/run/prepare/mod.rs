@@ -14,18 +14,18 @@
 //! The run sees [`engine::data::visible`]. It is stored with the run: each value with its source,
 //! secrets as references. References are resolved last, into the copy for the node, if the secret's
 //! descriptor allows the deployment of this run. That deployment counts because the plain text goes
-//! there, for every noderole whose data names the secret. References in [`engine::data::surroundings`]
-//! are never resolved.
+//! there, for every noderole whose data names the secret. References in
+//! [`engine::data::surroundings`] are never resolved.
 //!
-//! A removal runs for a noderole that the target of its generation removed. The content and the data
-//! of the noderole come from the target before, whose approval is verified too. The targets of the
-//! generation and in force must lack the noderole. The run sees the stored input of the noderole's
-//! last run, because the steps that supplied its values may be gone. Without one, it sees the
-//! noderole's own data.
+//! A removal runs for a noderole that the target of its generation removed. The content and the
+//! data of the noderole come from the target before, whose approval is verified too. The targets of
+//! the generation and in force must lack the noderole. The run sees the stored input of the
+//! noderole's last run, because the steps that supplied its values may be gone. Without one, it
+//! sees the noderole's own data.
 //!
 //! A run that another worker started and this one adopts passes the same checks of its approval and
-//! rows, but not those of its start. It must still see the input that it was started with. Otherwise
-//! its output would be compared with data that its scripts never saw.
+//! rows, but not those of its start. It must still see the input that it was started with.
+//! Otherwise its output would be compared with data that its scripts never saw.
 //!
 //! A step has two content hashes here: the run's row has one, and the node's ledger compares one.
 //! All attempts of one generation must have the same hash in the ledger. It therefore comes from

@@ -28,15 +28,15 @@ impl Preparer {
         deployment: &DeploymentName,
         layered: Layered,
     ) -> Result<Resolved, Refusal> {
-        let mut wanted: BTreeMap<SecretRef, bool> = BTreeMap::new();
+        let mut secrets: BTreeMap<SecretRef, bool> = BTreeMap::new();
         for (secret, source) in layered.references() {
-            *wanted.entry(secret).or_default() |= source.step == own;
+            *secrets.entry(secret).or_default() |= source.step == own;
         }
         let (mut resolved, mut withheld) = (BTreeMap::new(), Vec::new());
-        for (secret, is_own) in wanted {
+        for (secret, is_own) in secrets {
             match self.secrets.resolve(&secret, Purpose::Data(deployment)).await {
                 Ok(text) => drop(resolved.insert(secret, text)),
-                Err(SecretError::Denied(why)) if !is_own => withheld.push(why),
+                Err(SecretError::Denied(reason)) if !is_own => withheld.push(reason),
                 Err(error) => return Err(Refusal::Secret(error.to_string())),
             }
         }

@@ -54,7 +54,12 @@ impl Preparer {
             role.is_immediate() && is_run,
         )?;
         row_check.expect_equal("step", "needs", json!(rows.needs), json!(role.run.needs))?;
-        row_check.expect_equal("step", "place", json!(rows.place), json!(role.run.place))?;
+        row_check.expect_equal(
+            "step",
+            "run_location",
+            json!(rows.run_location),
+            json!(role.run.place),
+        )?;
         let timeout = role.run.timeout.clamp(1, i32::MAX.unsigned_abs());
         row_check.expect_equal("step", "timeout_s", rows.timeout_s.unsigned_abs(), timeout)?;
         let (concurrency_group, _, _) = role.concurrency_group();
@@ -203,8 +208,8 @@ pub(super) fn check_start(
         (rows.fits, "its node is not in the state that the action needs"),
         (!system.inactive_jigs.contains(&role.jig), "its jig is disabled"),
     ];
-    if let Some((_, why)) = now.into_iter().find(|(is_met, _)| !is_met) {
-        return Err(Refusal::NotReady(why));
+    if let Some((_, reason)) = now.into_iter().find(|(is_met, _)| !is_met) {
+        return Err(Refusal::NotReady(reason));
     }
     let states = parents(facts)?.into_iter().map(|parent| {
         let state = parent

@@ -238,16 +238,16 @@ pub(super) fn stored_input(input: &Value) -> Result<Layered, Refusal> {
     Ok(Layered { value: input["data"].clone(), sources })
 }
 
-fn returned(kept: StoredResult) -> Result<AttemptResult, Refusal> {
+fn returned(stored: StoredResult) -> Result<AttemptResult, Refusal> {
     Ok(AttemptResult {
-        run: RunId(kept.run),
-        role: named(RoleName::parse(&kept.role))?,
-        instance: kept.instance.unsigned_abs(),
-        step: StepId(kept.step),
-        action: kept.action,
-        outcome: kept.outcome,
-        generation: BlueprintNumber(kept.generation),
-        at: kept.at.format(&Rfc3339).unwrap_or_default(),
-        result: kept.result,
+        run: RunId(stored.run),
+        role: named(RoleName::parse(&stored.role))?,
+        instance: stored.instance.unsigned_abs(),
+        step: StepId(stored.step),
+        action: stored.action,
+        outcome: stored.outcome,
+        generation: BlueprintNumber(stored.generation),
+        at: stored.at.format(&Rfc3339).unwrap_or_default(),
+        result: stored.result,
     })
 }

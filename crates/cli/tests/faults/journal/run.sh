@@ -1,7 +1,7 @@
 #!/bin/sh
 # Evidence for fault tests: records the events on this node, independent of the database.
 #
-# journal     start RUN ROLE EXCLUSIVE AT there=RUN/EXCLUSIVE,... .
+# journal     start RUN ROLE EXCLUSIVE AT concurrent=RUN/EXCLUSIVE,... .
 #                 `there`: earlier runs that had a live process when this run started
 #             end RUN ROLE AT .
 #                 A line without a full stop was cut, because the disk was full.
@@ -46,7 +46,7 @@ for file in sessions/*; do
     if there "$other" "$its"; then others="$others,$other/$exclusively"; else rm -f "$file"; fi
 done
 until echo $session "$exclusive" >"sessions/$run"; do no_room; done
-until printf '\n%s .' "start $run $role $exclusive $(now) there=${others#,}" >>journal; do no_room; done
+until printf '\n%s .' "start $run $role $exclusive $(now) concurrent=${others#,}" >>journal; do no_room; done
 exec 8>&-
 echo "run $run of $role"
 

@@ -31,12 +31,12 @@ use store::proposals::EditRow;
 use crate::Control;
 use crate::catalog::barclamps;
 use crate::catalog::roles::attribs;
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::proposals::change::{Planned, author_of, counting, plan_on_pool};
 use crate::proposals::edit_text::Names;
-use crate::proposals::proposal::{left_out, proposal_view};
+use crate::proposals::proposal::{left_out, proposal_view, runs_remove};
 use crate::runs::step_counts;
 
 /// Nodes that the tray lists; further nodes are only counted.
@@ -47,7 +47,7 @@ const MAX_ERROR_LENGTH: usize = 200;
 
 /// The input of a board.
 struct BoardInput<'a> {
-    present: &'a Present,
+    present: &'a CurrentState,
     deployment: DeploymentId,
     planned: Option<&'a Planned>,
     alive: BTreeMap<NodeId, bool>,
@@ -57,10 +57,11 @@ struct BoardInput<'a> {
     edits: &'a [EditRow],
 }
 
-/// The maximum number of noderoles that are read to find those that failed or are not ACTIVE.
+/// The maximum number of noderoles that are read to find those that are stale, unchecked or not
+/// ACTIVE.
 const MAX_UNFINISHED: i64 = 10_000;
 
-/// Noderoles that are not ACTIVE, as far as the board needs them.
+/// Noderoles that are stale, unchecked or not ACTIVE, as far as the board needs them.
 #[derive(Debug, Default)]
 struct Unfinished {
     /// Failed noderoles. They come first in their cells.
@@ -75,13 +76,11 @@ impl Unfinished {
         deployment: DeploymentId,
         query: BoardQuery,
     ) -> Result<Self, Problem> {
-        let states: &[&str] = match query.not_active {
-            true => &["error", "transition", "todo", "blocked"],
-            false => &["error"],
+        let found = match query.not_active {
+            true => store::deployments::unfinished_noderoles(on, deployment, MAX_UNFINISHED).await,
+            false => store::deployments::failed_noderoles(on, deployment, MAX_UNFINISHED).await,
         };
-        let found = store::deployments::noderoles_in_states(on, deployment, states, MAX_UNFINISHED)
-            .await
-            .map_err(from_store)?;
+        let found = found.map_err(from_store)?;
         let failed = found.iter().filter(|(_, state)| state == "error").map(|(id, _)| *id);
         Ok(Self {
             failed: failed.collect(),
@@ -102,6 +101,8 @@ struct PlanIndex<'a> {
     touched: BTreeSet<NoderoleId>,
     /// Noderoles that the plan removes.
     going: BTreeSet<NoderoleId>,
+    /// Those of them whose `remove` runs.
+    undone: BTreeSet<NoderoleId>,
 }
 
 impl<'a> PlanIndex<'a> {
@@ -116,6 +117,7 @@ impl<'a> PlanIndex<'a> {
             brought: required_reasons_of(&planned.effects),
             touched: touched.map(|step| step.noderole).collect(),
             going: planned.projection.removed.iter().copied().collect(),
+            undone: planned.projection.removals.iter().map(|step| step.noderole).collect(),
         }
     }
 }
@@ -145,11 +147,15 @@ impl Control {
         actor.require(Permission::Viewer)?;
         // Read the cursor first, so the live stream reports all later events.
         let cursor = self.current_cursor().await?;
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let mut connection = self.connection().await?;
         let id = present.named(deployment)?;
-        let open =
-            store::proposals::open_proposal(&mut connection, id).await.map_err(from_store)?;
+        let open = match query.target {
+            true => None,
+            false => {
+                store::proposals::open_proposal(&mut connection, id).await.map_err(from_store)?
+            }
+        };
         let rows = match &open {
             Some(open) => {
                 store::proposals::edits(&mut connection, open.id).await.map_err(from_store)?
@@ -181,12 +187,12 @@ impl Control {
         let alive = store::nodes::node_liveness(&mut connection).await.map_err(from_store)?;
         let names = Names::of(&present, rows.iter().map(|e| &e.edit.edit)).at(id);
         let unfinished = Unfinished::load(&mut connection, id, query).await?;
-        let scene = BoardInput {
+        let input = BoardInput {
             unfinished,
             edits: &rows,
             ..BoardInput::of(&present, id, planned.as_ref(), alive, names)
         };
-        let mut groups = scene.groups()?;
+        let mut groups = input.groups()?;
         let chips = groups
             .iter_mut()
             .flat_map(|group| &mut group.roles)
@@ -195,7 +201,7 @@ impl Control {
         let beyond = count_omitted(&mut connection, &present, id, &mut groups).await?;
         let row = present.row(id).ok_or_else(Problem::internal)?;
         let found = present.skeleton.deployments.get(&id).ok_or_else(Problem::internal)?;
-        let (tray, tray_more) = scene.tray()?;
+        let (tray, tray_more) = input.tray()?;
         let above = present
             .skeleton
             .chain(id)
@@ -207,15 +213,15 @@ impl Control {
             review,
             sent_back,
             not_restored: left_out,
-            ..proposal_view(actor, &present, &scene.names, open, &rows, planned)
+            ..proposal_view(actor, &present, &input.names, open, &rows, planned)
         });
         Ok(Board {
             id,
             name: found.name.clone(),
             ancestors: above.into_iter().rev().collect(),
             system: found.parent.is_none(),
-            on_hold_by: row.held.as_ref().map(|(by, _)| by.clone()),
-            hold: hold(&present, id)?,
+            on_hold_by: row.hold.as_ref().map(|(by, _)| by.clone()),
+            hold: nearest_hold(&present, id)?,
             priority: row.priority,
             blueprint: row.head_no,
             proposal,
@@ -223,16 +229,16 @@ impl Control {
             omitted: beyond,
             tray,
             tray_more,
-            choices: scene.choices()?,
+            choices: input.choices()?,
             versions: match &planned {
                 Some(planned) => barclamps::choices(&present, id, Some(&planned.effects))?,
                 None => Vec::new(),
             },
-            own_versions: match scene.planned {
+            own_versions: match input.planned {
                 Some(planned) => barclamps::own_versions(&present, id, &planned.effects)?,
                 None => Vec::new(),
             },
-            destinations: scene.places()?,
+            destinations: input.places()?,
             jigs: match &planned {
                 Some(planned) => jigs(&present, Some(&planned.effects))?,
                 None => Vec::new(),
@@ -255,7 +261,7 @@ impl Control {
     /// All jigs of the barclamps in use.
     pub async fn jigs(&self, actor: &Actor) -> Result<Vec<JigView>, Problem> {
         actor.require(Permission::Viewer)?;
-        jigs(&self.present().await?, None)
+        jigs(&self.current_state().await?, None)
     }
 }
 
@@ -269,10 +275,11 @@ async fn load_states(
     let ids: Vec<NoderoleId> = chips.iter().map(|chip| chip.noderole).collect();
     let steps = store::deployments::steps_by_noderole(on, &ids).await.map_err(from_store)?;
     let steps: BTreeMap<NoderoleId, _> =
-        steps.into_iter().map(|row| (row.noderole(), row)).collect();
+        steps.into_iter().map(|row| (NoderoleId(row.noderole_id), row)).collect();
     for chip in chips {
         let Some(step) = steps.get(&chip.noderole) else { continue };
         chip.state = StepState::from_name(&step.state).unwrap_or(StepState::Blocked);
+        (chip.stale, chip.unchecked) = (step.stale, step.unchecked);
         chip.error =
             step.error.as_deref().map(|error| error.chars().take(MAX_ERROR_LENGTH).collect());
     }
@@ -284,7 +291,7 @@ async fn load_states(
 /// from a total. So no step counts twice if it changes between two queries.
 async fn count_omitted(
     on: &mut PgConnection,
-    present: &Present,
+    present: &CurrentState,
     id: DeploymentId,
     groups: &mut [BoardGroup],
 ) -> Result<StateCounts, Problem> {
@@ -299,7 +306,7 @@ async fn count_omitted(
     for row in rows {
         let (of, counts) = (DeploymentId(row.deployment), step_counts(row.steps));
         if of == id {
-            own = sum(own, counts);
+            own = add_counts(own, counts);
         }
         let of = present.skeleton.deployments.get(&of).map(|found| &found.name);
         let is_of = |group: &&mut BoardGroup| match &group.of_ancestor {
@@ -311,10 +318,13 @@ async fn count_omitted(
             role.omitted = counts;
         }
     }
-    Ok(own)
+    // The listed noderoles have a state, but no mark for stale and unchecked.
+    let whole = store::runs::deployment_step_counts(on, id).await.map_err(from_store)?;
+    let StateCounts { stale, unchecked, .. } = step_counts(whole);
+    Ok(StateCounts { stale, unchecked, ..own })
 }
 
-fn sum(a: StateCounts, b: StateCounts) -> StateCounts {
+fn add_counts(a: StateCounts, b: StateCounts) -> StateCounts {
     StateCounts {
         blocked: a.blocked + b.blocked,
         todo: a.todo + b.todo,
@@ -327,9 +337,9 @@ fn sum(a: StateCounts, b: StateCounts) -> StateCounts {
 }
 
 /// The nearest hold: the deployment's own, or that of the nearest ancestor.
-fn hold(present: &Present, id: DeploymentId) -> Result<Option<HoldView>, Problem> {
+fn nearest_hold(present: &CurrentState, id: DeploymentId) -> Result<Option<HoldView>, Problem> {
     let rows = present.skeleton.chain(id).into_iter().filter_map(|id| present.row(id));
-    let Some((row, (by, reason))) = rows.filter_map(|row| Some((row, row.held.clone()?))).next()
+    let Some((row, (by, reason))) = rows.filter_map(|row| Some((row, row.hold.clone()?))).next()
     else {
         return Ok(None);
     };
@@ -339,7 +349,7 @@ fn hold(present: &Present, id: DeploymentId) -> Result<Option<HoldView>, Problem
 
 impl<'a> BoardInput<'a> {
     fn of(
-        present: &'a Present,
+        present: &'a CurrentState,
         deployment: DeploymentId,
         planned: Option<&'a Planned>,
         alive: impl IntoIterator<Item = (NodeId, bool)>,
@@ -380,8 +390,10 @@ impl<'a> BoardInput<'a> {
         let mut own: BTreeMap<BarclampName, Vec<BoardRole>> = BTreeMap::new();
         for (name, (content, proposed)) in self.roles() {
             let role = self.role(content)?;
-            let chips =
-                self.chips(self.shown(self.deployment, &name, false), MAX_NODEROLES_PER_CELL);
+            let chips = self.first_noderoles(
+                self.placed_noderoles(self.deployment, &name, false),
+                MAX_NODEROLES_PER_CELL,
+            );
             let (data, data_by) = self.role_data(&name);
             let row = BoardRole { data_by, ..self.row(role, proposed, true, data, chips) };
             own.entry(role.barclamp.clone()).or_default().push(row);
@@ -406,13 +418,18 @@ impl<'a> BoardInput<'a> {
         };
         let mut groups: BTreeMap<BarclampName, Vec<BoardRole>> = BTreeMap::new();
         for (name, content) in &found.roles {
-            let shown = self.shown(ancestor, name, true);
+            let shown = self.placed_noderoles(ancestor, name, true);
             if shown.is_empty() {
                 continue;
             }
             let role = self.role(*content)?;
-            let row =
-                self.row(role, false, false, json!({}), self.chips(shown, MAX_NODEROLES_PER_CELL));
+            let row = self.row(
+                role,
+                false,
+                false,
+                json!({}),
+                self.first_noderoles(shown, MAX_NODEROLES_PER_CELL),
+            );
             groups.entry(role.barclamp.clone()).or_default().push(row);
         }
         let group = |(barclamp, mut roles): (BarclampName, Vec<BoardRole>)| {
@@ -424,19 +441,20 @@ impl<'a> BoardInput<'a> {
 
     /// Noderoles of a role, the draft's included: those that failed first, then in the order of
     /// their nodes' names.
-    fn shown(
+    fn placed_noderoles(
         &self,
         deployment: DeploymentId,
         role: &RoleName,
         only_own_nodes: bool,
     ) -> Vec<PlacedNoderole> {
         let skeleton = &self.present.skeleton;
-        let here = |node: NodeId| {
+        let is_here = |node: NodeId| {
             !only_own_nodes
                 || skeleton.nodes.get(&node).is_some_and(|n| n.deployment == self.deployment)
         };
-        let known =
-            skeleton.answering(deployment, role).filter(|a| a.key.role == *role && here(a.node));
+        let known = skeleton
+            .candidates(deployment, role)
+            .filter(|a| a.key.role == *role && is_here(a.node));
         let known = known.map(|a| PlacedNoderole {
             node: a.node,
             fqdn: a.fqdn.to_string(),
@@ -444,7 +462,7 @@ impl<'a> BoardInput<'a> {
             proposed: None,
         });
         let new = self.drawn.bound.get(&(deployment, role)).into_iter().flatten();
-        let new = new.filter(|b| here(b.node)).map(|b| PlacedNoderole {
+        let new = new.filter(|b| is_here(b.node)).map(|b| PlacedNoderole {
             node: b.node,
             fqdn: skeleton.nodes.get(&b.node).map(|n| n.fqdn.to_string()).unwrap_or_default(),
             key: b.noderole.clone(),
@@ -462,10 +480,15 @@ impl<'a> BoardInput<'a> {
 
     /// Chips for the noderoles that fit into `limit`, and the number of remaining noderoles. Once
     /// the shown chips are known, [`load_states`] sets their step states.
-    fn chips(&self, shown: Vec<PlacedNoderole>, limit: usize) -> (Vec<BoardNoderole>, usize) {
+    fn first_noderoles(
+        &self,
+        shown: Vec<PlacedNoderole>,
+        limit: usize,
+    ) -> (Vec<BoardNoderole>, usize) {
         let more = shown.len().saturating_sub(limit);
         let chip = |shown: PlacedNoderole| {
             let id = shown.key.id(shown.node);
+            let removed = self.drawn.going.contains(&id);
             let short = self.names.node(shown.node);
             let machine =
                 self.present.skeleton.nodes.get(&shown.node).is_some_and(|node| !node.phantom);
@@ -481,7 +504,14 @@ impl<'a> BoardInput<'a> {
                 },
                 required_by: shown.proposed.flatten(),
                 changed: self.drawn.touched.contains(&id),
-                removed: self.drawn.going.contains(&id),
+                removed,
+                // Nothing runs on an expunged node, not even the `remove` of a role that has it.
+                runs_remove: match removed {
+                    true => self.drawn.undone.contains(&id),
+                    false => runs_remove(self.present, shown.node, &shown.key),
+                },
+                stale: false,
+                unchecked: false,
                 alive: self.alive.get(&shown.node).copied().unwrap_or(false),
                 error: None,
             }
@@ -493,7 +523,7 @@ impl<'a> BoardInput<'a> {
     fn role_data(&self, role: &RoleName) -> (Value, Option<String>) {
         let mut drafts = self.planned.into_iter().flat_map(|p| &p.effects.role_data);
         let draft = drafts.rfind(|d| d.deployment == self.deployment && d.role == *role);
-        let by = draft.and_then(|draft| author_of(self.edits, draft.why.edit()));
+        let by = draft.and_then(|draft| author_of(self.edits, draft.cause.edit()));
         let known = self
             .present
             .blueprint
@@ -593,10 +623,10 @@ impl<'a> BoardInput<'a> {
         let skeleton = &self.present.skeleton;
         let gone: BTreeSet<DeploymentId> =
             planned.effects.removed_deployments.iter().map(|gone| gone.id).collect();
-        let here = |id: &DeploymentId| {
+        let is_here = |id: &DeploymentId| {
             !gone.contains(id) && skeleton.chain(*id).contains(&self.deployment)
         };
-        let known = skeleton.deployments.iter().filter(|(id, _)| here(id));
+        let known = skeleton.deployments.iter().filter(|(id, _)| is_here(id));
         let known = known.map(|(id, found)| DestinationChoice {
             id: *id,
             name: found.name.clone(),
@@ -696,7 +726,7 @@ fn traits(role: &Role) -> Vec<String> {
     traits
 }
 
-fn role_content(present: &Present, content: Hash) -> Result<&Role, Problem> {
+fn role_content(present: &CurrentState, content: Hash) -> Result<&Role, Problem> {
     present.catalog.role(content).map(|role| &**role).map_err(|error| {
         tracing::error!(%error, "a pinned role is not in the catalog");
         Problem::internal()
@@ -704,7 +734,7 @@ fn role_content(present: &Present, content: Hash) -> Result<&Role, Problem> {
 }
 
 /// All jigs of the barclamps in use, with the draft's switches applied.
-fn jigs(present: &Present, draft: Option<&Effects>) -> Result<Vec<JigView>, Problem> {
+fn jigs(present: &CurrentState, draft: Option<&Effects>) -> Result<Vec<JigView>, Problem> {
     let deployments = || present.skeleton.deployments.values();
     let pins = deployments().flat_map(|deployment| deployment.barclamps.values()).copied();
     let drafted = draft.into_iter().flat_map(|effects| &effects.barclamps).map(|pin| pin.version);

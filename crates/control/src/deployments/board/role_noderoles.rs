@@ -9,7 +9,7 @@ use api::views::board::{
 use engine::ids::{DeploymentId, RoleName};
 use store::proposals::EditRow;
 
-use crate::current::Present;
+use crate::current::CurrentState;
 use crate::deployments::board::{BoardInput, load_states};
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
@@ -32,10 +32,9 @@ impl Control {
         self.find_role_noderoles(actor, deployment, &query).await
     }
 
-    /// Like [`Self::role_noderoles`], for one node or from the noderole `after` on. If there are more
-    /// than the limit, the last noderole of a page is the cursor of the next page.
-    /// The node is found via the index on its name; its noderoles come from memory, without a
-    /// query.
+    /// Like [`Self::role_noderoles`], for one node or from the noderole `after` on. If there are
+    /// more than the limit, the last noderole of a page is the cursor of the next page. The node is
+    /// found via the index on its name; its noderoles come from memory, without a query.
     ///
     /// # Errors
     /// `moved` (409) if the noderole `after` no longer has the role, because then the position in
@@ -47,12 +46,12 @@ impl Control {
         query: &RoleNoderolesQuery,
     ) -> Result<RoleNoderoles, Problem> {
         actor.require(Permission::Viewer)?;
-        let RoleNoderolesQuery { role, of_ancestor, node, after, limit } = query;
+        let RoleNoderolesQuery { role, of_ancestor, node, after, target, limit } = query;
         let node = match text::filter_text(node)? {
             Some(name) => Some(self.node_named(actor, name).await?),
             None => None,
         };
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let connection = self.connection().await?;
         let id = present.named(deployment)?;
         let of = of_ancestor.as_deref().map(|name| present.named(name)).transpose()?;
@@ -64,12 +63,15 @@ impl Control {
             ));
         }
         drop(connection);
-        let (rows, planned) = self.draft(actor, &present, id).await?;
+        let (rows, planned) = match target {
+            true => (None, None),
+            false => self.draft(actor, &present, id).await?,
+        };
         let mut connection = self.connection().await?;
         let alive = store::nodes::node_liveness(&mut connection).await.map_err(from_store)?;
         let names = Names::of(&present, rows.iter().flatten().map(|row| &row.edit.edit));
         let board = BoardInput::of(&present, id, planned.as_ref(), alive, names);
-        let mut shown = board.shown(of.unwrap_or(id), role, of.is_some());
+        let mut shown = board.placed_noderoles(of.unwrap_or(id), role, of.is_some());
         shown.retain(|noderole| node.is_none_or(|node| noderole.node == node));
         if let Some(after) = after {
             let place = shown.iter().position(|noderole| noderole.key.id(noderole.node) == *after).ok_or_else(|| {
@@ -81,7 +83,8 @@ impl Control {
             })?;
             shown.drain(..=place);
         }
-        let (mut chips, more) = board.chips(shown, Limit::rows(*limit, MAX_NODES_WITH_ROLE));
+        let (mut chips, more) =
+            board.first_noderoles(shown, Limit::rows(*limit, MAX_NODES_WITH_ROLE));
         load_states(&mut connection, chips.iter_mut().collect()).await?;
         Ok(RoleNoderoles { noderoles: chips, more })
     }
@@ -96,7 +99,7 @@ impl Control {
     ) -> Result<TrayNodes, Problem> {
         actor.require(Permission::Viewer)?;
         let text = text::filter_text(text)?.unwrap_or_default();
-        let present = self.present().await?;
+        let present = self.current_state().await?;
         let id = present.named(deployment)?;
         let (rows, planned) = self.draft(actor, &present, id).await?;
         let mut connection = self.connection().await?;
@@ -115,7 +118,7 @@ impl Control {
     async fn draft(
         &self,
         actor: &Actor,
-        present: &Present,
+        present: &CurrentState,
         id: DeploymentId,
     ) -> Result<(Option<Vec<EditRow>>, Option<Planned>), Problem> {
         let mut connection = self.connection().await?;

@@ -28,15 +28,15 @@ pub(super) type Hop = (usize, usize);
 /// Disjoint cycles, each starting with its lowest role; empty if all roles are satisfiable. Not all
 /// cycles are returned: after a fix, further cycles of the same roles can appear.
 pub(super) fn cycles(needs: &Needs) -> Vec<Vec<Hop>> {
-    let possible = possible(needs);
+    let possible = satisfiable_roles(needs);
     let is_met = |target: Target| match target {
         Target::Role(role) => possible[role],
         Target::AnyOf(group) => needs.groups[group].iter().any(|role| possible[*role]),
     };
     let first_unmet = |role: usize| {
-        let wanted = &needs.of_role[role];
-        let at = wanted.iter().position(|target| !is_met(*target))?;
-        let next = match wanted[at] {
+        let targets = &needs.of_role[role];
+        let at = targets.iter().position(|target| !is_met(*target))?;
+        let next = match targets[at] {
             Target::Role(next) => next,
             Target::AnyOf(group) => *needs.groups[group].first()?,
         };
@@ -68,13 +68,13 @@ fn rotate_to_lowest(mut cycle: Vec<Hop>) -> Vec<Hop> {
     cycle
 }
 
-fn possible(needs: &Needs) -> Vec<bool> {
+fn satisfiable_roles(needs: &Needs) -> Vec<bool> {
     let count = needs.of_role.len();
     let mut waiting_for_role = vec![Vec::new(); count];
     let mut waiting_for_group = vec![Vec::new(); needs.groups.len()];
     let mut groups_of = vec![Vec::new(); count];
-    for (role, wanted) in needs.of_role.iter().enumerate() {
-        for target in wanted {
+    for (role, targets) in needs.of_role.iter().enumerate() {
+        for target in targets {
             match target {
                 Target::Role(other) => waiting_for_role[*other].push(role),
                 Target::AnyOf(group) => waiting_for_group[*group].push(role),
@@ -176,7 +176,7 @@ mod tests {
         let mut bound = vec![false; ROLES];
         for _ in 0..ROLES {
             let met = |of: &Target| providers(needs, *of).iter().any(|role| bound[*role]);
-            bound = needs.of_role.iter().map(|wanted| wanted.iter().all(met)).collect();
+            bound = needs.of_role.iter().map(|targets| targets.iter().all(met)).collect();
         }
         bound
     }

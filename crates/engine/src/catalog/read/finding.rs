@@ -4,7 +4,7 @@
 //! expected content, and the most similar name if a name is wrong. Findings are values: the command
 //! line prints them, the API returns them, and tests compare them.
 //!
-//! Invariant: a report contains at most [`MAX_FINDINGS`](super::MAX_FINDINGS) findings of each
+//! Invariant: a report contains at most [`MAX_FINDINGS`] findings of each
 //! severity, so that notes never hide an error.
 
 use std::collections::BTreeMap;
@@ -12,9 +12,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::MAX_FINDINGS;
 use crate::ids::MAX_NAME;
 use crate::text::{number, shown};
+
+/// Maximum number of findings of each severity in one report.
+pub const MAX_FINDINGS: usize = 100;
 
 /// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -67,7 +69,7 @@ pub struct Finding {
     /// The column in characters, starting at 1.
     pub column: u32,
     /// The problem: the actual and the expected content.
-    pub what: String,
+    pub message: String,
     /// How to fix it, or the name that was probably intended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
@@ -82,8 +84,8 @@ impl Finding {
     /// The problem and the suggestion, for output that shows the position separately.
     pub fn problem_and_suggestion(&self) -> String {
         match &self.suggestion {
-            Some(suggestion) => format!("{}. {suggestion}", self.what),
-            None => self.what.clone(),
+            Some(suggestion) => format!("{}. {suggestion}", self.message),
+            None => self.message.clone(),
         }
     }
 }
@@ -144,9 +146,9 @@ impl Report {
         }
         finding.file = shown(&finding.file).into_owned();
         if *count == MAX_FINDINGS {
-            finding.what = format!(
+            finding.message = format!(
                 "{}. This is finding {MAX_FINDINGS}, and further ones are omitted",
-                finding.what
+                finding.message
             );
         }
         self.findings.push(finding);
@@ -246,7 +248,7 @@ mod tests {
             file: "a.yml".into(),
             line: 1,
             column: 1,
-            what: "x".into(),
+            message: "x".into(),
             suggestion: None,
         };
         let mut report = Report::default();

@@ -12,7 +12,7 @@ use std::str::FromStr;
 use serde_json::{Map, Value};
 
 use super::finding::{At, Finding, Findings, Report, Severity, quoted, suggestion_for, unseen};
-use super::yaml::{self, Broken, Entry, Kind, Node, ScalarValue};
+use super::yaml::{self, Entry, Kind, Node, ScalarValue, YamlError};
 use super::{
     CHECK_INTERVALS, MAX_BACKOFF, MAX_CHECK_FAILURES, MAX_CHECK_TIMEOUT, MAX_CONCURRENCY,
     MAX_PRIORITY, MAX_RETRIES, MAX_TIMEOUT, Source, scripts,
@@ -24,7 +24,7 @@ use crate::catalog::{
     JoinNeed, MAX_ROLES, Needs, OnChange, OnError, OnFailure, OnInput, OnReturn, RunLocation,
     RunPolicy, Script,
 };
-use crate::data::schema::{misfits, schema_defects};
+use crate::data::schema::{schema_defects, schema_errors};
 use crate::ids::{
     ActionName, AttribName, BarclampName, ConcurrencyGroupName, JigName, NameError, RoleName,
 };
@@ -116,7 +116,7 @@ struct Keys {
     /// Keys that Gantry interprets.
     own: &'static [&'static str],
     /// Keys that Gantry does not interpret but stores in the metadata.
-    kept: &'static [&'static str],
+    stored: &'static [&'static str],
     /// Keys for packagers, which Gantry drops.
     dropped: &'static [&'static str],
     /// Keys of the three lists above that only OpenCrowbar and Digital Rebar use.
@@ -125,7 +125,7 @@ struct Keys {
 
 const FILE: Keys = Keys {
     own: &["barclamp", "barclamps", "jigs", "roles", "attribs", "version"],
-    kept: &["metadata", "hammers", "providers", "profiles", "wizard", "source_url"],
+    stored: &["metadata", "hammers", "providers", "profiles", "wizard", "source_url"],
     dropped: &["crowbar", "rebar", "os_support", "extra_files", "debs", "rpms", "gems"],
     foreign: &[
         "barclamps",
@@ -144,7 +144,7 @@ const FILE: Keys = Keys {
 
 const BARCLAMP: Keys = Keys {
     own: &["name", "version", "display", "description"],
-    kept: &[
+    stored: &[
         "parent",
         "license",
         "license_url",
@@ -161,11 +161,11 @@ const BARCLAMP: Keys = Keys {
     foreign: &["parent", "member", "api_version", "api_version_accepts"],
 };
 
-const CHILD: Keys = Keys { own: &["name", "description"], kept: &[], dropped: &[], foreign: &[] };
+const CHILD: Keys = Keys { own: &["name", "description"], stored: &[], dropped: &[], foreign: &[] };
 
 const JIG: Keys = Keys {
     own: &["name", "class", "description", "implementor"],
-    kept: &[],
+    stored: &[],
     dropped: &[],
     foreign: &[],
 };
@@ -202,31 +202,31 @@ const ROLE: Keys = Keys {
         "scripts",
         "check",
     ],
-    kept: &["documentation", "icon", "type", "events", "attaches", "notes"],
+    stored: &["documentation", "icon", "type", "events", "attaches", "notes"],
     dropped: &[],
     foreign: &["icon", "type", "events", "attaches"],
 };
 
 const ATTRIB: Keys = Keys {
     own: &["name", "description", "map", "default", "schema"],
-    kept: &[],
+    stored: &[],
     dropped: &["documentation", "ui_renderer", "type", "writable"],
     foreign: &["ui_renderer", "type", "writable"],
 };
 
-const WANTED_ATTRIB: Keys = Keys { own: &["name"], kept: &[], dropped: &["at"], foreign: &[] };
+const REQUIRED_ATTRIB: Keys = Keys { own: &["name"], stored: &[], dropped: &["at"], foreign: &[] };
 
 const CONCURRENCY_GROUP: Keys =
-    Keys { own: &["name", "max-running", "mode"], kept: &[], dropped: &[], foreign: &[] };
+    Keys { own: &["name", "max-running", "mode"], stored: &[], dropped: &[], foreign: &[] };
 
 const CHECK: Keys = Keys {
     own: &["script", "interval", "timeout", "failures", "on-failure"],
-    kept: &[],
+    stored: &[],
     dropped: &[],
     foreign: &[],
 };
 
-const JOIN: Keys = Keys { own: &["need", "after"], kept: &[], dropped: &[], foreign: &[] };
+const JOIN: Keys = Keys { own: &["need", "after"], stored: &[], dropped: &[], foreign: &[] };
 
 /// Flags of OpenCrowbar and Digital Rebar that have no meaning in Gantry.
 const IGNORED_FLAGS: &[&str] = &["replace_node_icon"];
@@ -271,8 +271,8 @@ pub(super) fn read(source: &Source<'_>) -> Result<Draft, Findings> {
             );
             None
         }
-        Err(broken) => {
-            reader.broken(broken);
+        Err(error) => {
+            reader.yaml_error(error);
             None
         }
     };
@@ -289,13 +289,19 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn say(&mut self, severity: Severity, at: At, what: impl Into<String>, near: Option<String>) {
+    fn add_finding(
+        &mut self,
+        severity: Severity,
+        at: At,
+        message: impl Into<String>,
+        near: Option<String>,
+    ) {
         self.report.add(Finding {
             severity,
             file: self.path.to_owned(),
             line: at.line,
             column: at.column,
-            what: what.into(),
+            message: message.into(),
             suggestion: near.map(suggestion_for),
         });
     }
@@ -305,7 +311,7 @@ impl Reader<'_> {
         &mut self,
         severity: Severity,
         at: At,
-        what: impl Into<String>,
+        message: impl Into<String>,
         advice: impl Into<String>,
     ) {
         self.report.add(Finding {
@@ -313,7 +319,7 @@ impl Reader<'_> {
             file: self.path.to_owned(),
             line: at.line,
             column: at.column,
-            what: what.into(),
+            message: message.into(),
             suggestion: Some(advice.into()),
         });
     }
@@ -328,17 +334,17 @@ impl Reader<'_> {
         self.report.nearest(severity, name, candidates)
     }
 
-    pub(super) fn error(&mut self, at: At, what: impl Into<String>) {
-        self.say(Severity::Error, at, what, None);
+    pub(super) fn error(&mut self, at: At, message: impl Into<String>) {
+        self.add_finding(Severity::Error, at, message, None);
     }
 
     pub(super) fn error_with_suggestion(
         &mut self,
         at: At,
-        what: impl Into<String>,
+        message: impl Into<String>,
         near: Option<String>,
     ) {
-        self.say(Severity::Error, at, what, near);
+        self.add_finding(Severity::Error, at, message, near);
     }
 
     /// Adds a finding about another file of the folder as a whole.
@@ -346,10 +352,10 @@ impl Reader<'_> {
         &mut self,
         severity: Severity,
         file: &str,
-        what: impl Into<String>,
+        message: impl Into<String>,
         near: Option<String>,
     ) {
-        self.finding_at(severity, file, At::START, what, near.map(suggestion_for));
+        self.finding_at(severity, file, At::START, message, near.map(suggestion_for));
     }
 
     /// Adds a finding with a suggestion at a position in another file of the folder.
@@ -358,7 +364,7 @@ impl Reader<'_> {
         severity: Severity,
         file: &str,
         at: At,
-        what: impl Into<String>,
+        message: impl Into<String>,
         suggestion: Option<String>,
     ) {
         let folder = self.path.rfind(['/', '\\']).map_or("", |end| &self.path[..=end]);
@@ -367,13 +373,13 @@ impl Reader<'_> {
             file: format!("{folder}{file}"),
             line: at.line,
             column: at.column,
-            what: what.into(),
+            message: message.into(),
             suggestion,
         });
     }
 
-    fn broken(&mut self, broken: Broken) {
-        self.error(broken.at, broken.what);
+    fn yaml_error(&mut self, error: YamlError) {
+        self.error(error.at, error.message);
     }
 
     fn plain_path(&mut self) {
@@ -405,12 +411,12 @@ impl Reader<'_> {
     }
 
     /// A violation that is an error in Gantry's own format and a warning in the others.
-    fn strict(&mut self, at: At, what: impl Into<String>, advice: &str) {
+    fn strict(&mut self, at: At, message: impl Into<String>, advice: &str) {
         let severity = match self.foreign {
             true => Severity::Warning,
             false => Severity::Error,
         };
-        self.add_finding_with_advice(severity, at, what, advice);
+        self.add_finding_with_advice(severity, at, message, advice);
     }
 
     /// The severity of a probable mistake: a warning in Gantry's own format. In the others it is a
@@ -541,7 +547,7 @@ impl Reader<'_> {
             Some(node) => {
                 let class = jig_class(self.text(node, &owner, "class")?);
                 if let JigClass::Other(word) = &class {
-                    let what = format!(
+                    let message = format!(
                         "No worker supports the class of {owner}, {}. Roles that use the jig \
                          cannot be bound",
                         quoted(word)
@@ -552,7 +558,7 @@ impl Reader<'_> {
                         true => Severity::Note,
                         false => Severity::Warning,
                     };
-                    self.say(severity, node.at, what, near);
+                    self.add_finding(severity, node.at, message, near);
                 }
                 class
             }
@@ -705,11 +711,11 @@ impl Reader<'_> {
             else {
                 continue;
             };
-            for misfit in misfits(value, schema) {
+            for error in schema_errors(value, schema) {
                 let place = attrib.map.join("/");
                 let finding = format!(
                     "The template of {owner} has {place}{}, which {}",
-                    misfit.path, misfit.what
+                    error.path, error.problem
                 );
                 let advice = format!("Change it to match the schema of attribute {}", attrib.name);
                 self.add_finding_with_advice(Severity::Warning, *at, finding, advice);
@@ -727,9 +733,9 @@ impl Reader<'_> {
                 Some(flag) => *flag = true,
                 None if IGNORED_FLAGS.contains(&word) => {}
                 None => {
-                    let what = format!("Unknown flag of {owner}: {}", quoted(word));
+                    let message = format!("Unknown flag of {owner}: {}", quoted(word));
                     let near = self.nearest(Severity::Warning, word, FLAGS.iter().copied());
-                    self.say(Severity::Warning, node.at, what, near);
+                    self.add_finding(Severity::Warning, node.at, message, near);
                 }
             }
         }
@@ -747,14 +753,14 @@ impl Reader<'_> {
     fn wants(&mut self, entries: &[Entry], owner: &str) -> Vec<Named<AttribName>> {
         let mut wants = Vec::new();
         for node in self.items(entries, "wants-attribs", owner) {
-            let wanted = match &node.kind {
+            let name = match &node.kind {
                 Kind::Map(parts) => {
-                    self.check_keys(parts, "an item of wants-attribs", &WANTED_ATTRIB);
+                    self.check_keys(parts, "an item of wants-attribs", &REQUIRED_ATTRIB);
                     self.required_name(node, parts, "an item of wants-attribs")
                 }
                 _ => self.name(node, owner, "wants-attribs"),
             };
-            wants.extend(wanted);
+            wants.extend(name);
         }
         wants
     }
@@ -765,12 +771,12 @@ impl Reader<'_> {
         actions.retain(|action| {
             let is_known = action.value == ActionName::remove() || action.value.is_run();
             if !is_known {
-                let what = format!(
+                let message = format!(
                     "Key `actions` of {owner} has {}. It must be run or remove",
                     quoted(action.value.as_str())
                 );
                 let near = self.nearest(Severity::Error, action.value.as_str(), ["run", "remove"]);
-                self.error_with_suggestion(action.at, what, near);
+                self.error_with_suggestion(action.at, message, near);
             }
             is_known && !action.value.is_run()
         });
@@ -856,25 +862,25 @@ impl Reader<'_> {
     }
 
     fn attrib(&mut self, node: &Node, owner: &str) -> Option<Named<Attrib>> {
-        let what = format!("an attribute of {owner}");
-        let entries = self.map(node, &what)?;
-        let name: Named<AttribName> = self.required_name(node, entries, &what)?;
-        let what = format!("attribute \"{}\"", name.value);
-        self.check_keys(entries, &what, &ATTRIB);
+        let owner = format!("an attribute of {owner}");
+        let entries = self.map(node, &owner)?;
+        let name: Named<AttribName> = self.required_name(node, entries, &owner)?;
+        let owner = format!("attribute \"{}\"", name.value);
+        self.check_keys(entries, &owner, &ATTRIB);
         let map = match get(entries, "map") {
             Some(node) => {
-                let text = self.text(node, &what, "map")?;
-                self.data_path(text, node.at, &what, "map")?
+                let text = self.text(node, &owner, "map")?;
+                self.data_path(text, node.at, &owner, "map")?
             }
             None => {
                 let map = name.value.as_str().replace('-', "/");
                 let (finding, advice) = (
-                    format!("The map of {what} is missing"),
+                    format!("The map of {owner} is missing"),
                     format!("Write map: {map}, which is used now"),
                 );
                 let severity = if self.foreign { Severity::Warning } else { Severity::Note };
                 self.add_finding_with_advice(severity, name.at, finding, advice);
-                self.data_path(&map, name.at, &what, "map")?
+                self.data_path(&map, name.at, &owner, "map")?
             }
         };
         let default = match get(entries, "default") {
@@ -882,12 +888,12 @@ impl Reader<'_> {
             None => None,
         };
         let schema = get(entries, "schema")
-            .map(|node| (node.at, Value::Object(self.data_map(node, &what, "schema"))));
+            .map(|node| (node.at, Value::Object(self.data_map(node, &owner, "schema"))));
         for (at, flaw) in schema
             .iter()
             .flat_map(|(at, schema)| schema_defects(schema).into_iter().map(|flaw| (*at, flaw)))
         {
-            let finding = format!("The schema of {what}{} {}", flaw.path, flaw.what);
+            let finding = format!("The schema of {owner}{} {}", flaw.path, flaw.problem);
             self.add_finding_with_advice(
                 Severity::Warning,
                 at,
@@ -900,7 +906,7 @@ impl Reader<'_> {
             value: Attrib {
                 name: name.value,
                 map,
-                description: self.text_or_empty(entries, &what, "description"),
+                description: self.text_or_empty(entries, &owner, "description"),
                 default,
                 schema: schema.map(|(_, schema)| schema),
             },
@@ -1007,9 +1013,9 @@ impl Reader<'_> {
                 .unwrap_or(Check::DEFAULT.on_failure),
         };
         let Some(script) = get(entries, "script") else {
-            let what =
+            let message =
                 format!("The script of {owner} is missing. Name a file of the role's scripts");
-            self.error(node.at, what);
+            self.error(node.at, message);
             return None;
         };
         let file = self.text(script, &owner, "script")?;
@@ -1180,11 +1186,11 @@ impl Reader<'_> {
             if seen.insert(name.value.clone()) {
                 names.push(name);
             } else {
-                let what = format!("Key `{key}` of {owner} has \"{}\" twice", name.value);
+                let message = format!("Key `{key}` of {owner} has \"{}\" twice", name.value);
                 self.add_finding_with_advice(
                     Severity::Warning,
                     node.at,
-                    what,
+                    message,
                     "Remove one of them",
                 );
             }
@@ -1205,10 +1211,10 @@ impl Reader<'_> {
             return Some(*value);
         }
         let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        let what =
+        let message =
             format!("Key `{key}` of {owner} is {}. It must be {}", quoted(text), all.join(" or "));
         let near = self.nearest(Severity::Error, text, all);
-        self.error_with_suggestion(node.at, what, near);
+        self.error_with_suggestion(node.at, message, near);
         None
     }
 
@@ -1264,11 +1270,11 @@ impl Reader<'_> {
             _ => None,
         };
         if number.is_none() {
-            let what = format!(
+            let message = format!(
                 "Key `priority` of {owner} must be a whole number from -{MAX_PRIORITY} to \
                  {MAX_PRIORITY}"
             );
-            self.error(node.at, what);
+            self.error(node.at, message);
         }
         number
     }
@@ -1309,8 +1315,8 @@ impl Reader<'_> {
                 }
                 Some(value)
             }
-            Err(broken) => {
-                self.broken(broken);
+            Err(error) => {
+                self.yaml_error(error);
                 None
             }
         }
@@ -1327,28 +1333,28 @@ impl Reader<'_> {
     }
 
     fn retained_fields(&mut self, entries: &[Entry], keys: &Keys) -> Map<String, Value> {
-        let mut kept = Map::new();
+        let mut stored = Map::new();
         for entry in entries {
-            if keys.kept.contains(&entry.key.as_str())
+            if keys.stored.contains(&entry.key.as_str())
                 && !entry.value.is_null()
                 && let Some(value) = self.json(&entry.value)
             {
-                kept.insert(entry.key.clone(), value);
+                stored.insert(entry.key.clone(), value);
             }
         }
-        kept
+        stored
     }
 
     fn check_keys(&mut self, entries: &[Entry], owner: &str, keys: &Keys) {
         for entry in entries {
             let key = entry.key.as_str();
-            if [keys.own, keys.kept, keys.dropped].iter().any(|set| set.contains(&key)) {
+            if [keys.own, keys.stored, keys.dropped].iter().any(|set| set.contains(&key)) {
                 continue;
             }
-            let what = format!("Unknown key of {owner}: {}", quoted(key));
-            let known = keys.own.iter().chain(keys.kept).copied();
+            let message = format!("Unknown key of {owner}: {}", quoted(key));
+            let known = keys.own.iter().chain(keys.stored).copied();
             let near = self.nearest(self.typo_severity(), key, known);
-            self.say(self.typo_severity(), entry.at, what, near);
+            self.add_finding(self.typo_severity(), entry.at, message, near);
         }
     }
 }

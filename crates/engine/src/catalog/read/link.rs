@@ -17,7 +17,7 @@ use crate::ids::{AttribName, BarclampName, ConcurrencyGroupName, JigName, RoleNa
 
 /// Maximum number of roles visited in search of redundant `requires`. All known sets need far
 /// fewer. Above the limit, the linker omits notes, because such a file is made to cost time.
-const MAX_LOOKED_AT: usize = 100_000;
+const MAX_CONSIDERED: usize = 100_000;
 
 /// The result of a set of files: the objects to store and the barclamps that they form.
 #[derive(Debug, Clone)]
@@ -82,7 +82,7 @@ pub(super) fn too_many(count: usize, surplus: &str) -> Findings {
         file: surplus.to_owned(),
         line: At::START.line,
         column: At::START.column,
-        what: format!("The set has {count} files, and the limit is {MAX_FILES}"),
+        message: format!("The set has {count} files, and the limit is {MAX_FILES}"),
         suggestion: None,
     }])
 }
@@ -208,7 +208,7 @@ enum DependencyKind {
 
 /// A need of a role, with its position if a file of the set declares it.
 struct Dependency {
-    why: DependencyKind,
+    kind: DependencyKind,
     place: Option<(usize, At)>,
 }
 
@@ -246,13 +246,20 @@ impl<'a> Linker<'a> {
         linker
     }
 
-    fn say(&mut self, severity: Severity, file: usize, at: At, what: String, near: Option<String>) {
+    fn add_finding(
+        &mut self,
+        severity: Severity,
+        file: usize,
+        at: At,
+        message: String,
+        near: Option<String>,
+    ) {
         self.report.add(Finding {
             severity,
             file: self.drafts[file].path.clone(),
             line: at.line,
             column: at.column,
-            what,
+            message,
             suggestion: near.map(suggestion_for),
         });
     }
@@ -262,7 +269,7 @@ impl<'a> Linker<'a> {
         severity: Severity,
         file: usize,
         at: At,
-        what: String,
+        message: String,
         advice: String,
     ) {
         self.report.add(Finding {
@@ -270,13 +277,13 @@ impl<'a> Linker<'a> {
             file: self.drafts[file].path.clone(),
             line: at.line,
             column: at.column,
-            what,
+            message,
             suggestion: Some(advice),
         });
     }
 
-    fn error(&mut self, file: usize, at: At, what: String) {
-        self.say(Severity::Error, file, at, what, None);
+    fn error(&mut self, file: usize, at: At, message: String) {
+        self.add_finding(Severity::Error, file, at, message, None);
     }
 
     /// The severity of a violation that is an error in Gantry's own format only.
@@ -309,10 +316,10 @@ impl<'a> Linker<'a> {
         match BarclampName::parse(draft.stem()) {
             Ok(name) => Some(name),
             Err(error) => {
-                let what = format!(
+                let message = format!(
                     "The file names no barclamp, and its file name cannot be used instead: {error}"
                 );
-                self.error(file, At::START, what);
+                self.error(file, At::START, message);
                 None
             }
         }
@@ -431,8 +438,8 @@ impl<'a> Linker<'a> {
                 ));
             }
         }
-        for (file, at, what) in twice {
-            self.error(file, at, what);
+        for (file, at, message) in twice {
+            self.error(file, at, message);
         }
     }
 
@@ -442,11 +449,11 @@ impl<'a> Linker<'a> {
         for (file, draft) in self.drafts.iter().enumerate() {
             for child in &draft.children {
                 if !present.contains(&child.name) {
-                    let what = format!(
+                    let message = format!(
                         "Barclamp \"{}\" is listed, but its file is not in the set",
                         child.name
                     );
-                    self.say(Severity::Note, file, At::START, what, None);
+                    self.add_finding(Severity::Note, file, At::START, message, None);
                 }
             }
         }
@@ -492,8 +499,8 @@ impl<'a> Linker<'a> {
                 }
             }
         }
-        for (file, at, what) in wrong {
-            self.error(file, at, what);
+        for (file, at, message) in wrong {
+            self.error(file, at, message);
         }
     }
 
@@ -527,11 +534,11 @@ impl<'a> Linker<'a> {
                 Origin::File(other) => self.drafts[other].path.clone(),
                 Origin::Base => "the catalog".to_owned(),
             };
-            let what = format!(
+            let message = format!(
                 "Jig \"{}\" is declared with another class or implementor in {by}",
                 jig.name
             );
-            self.error(file, jig.at, what);
+            self.error(file, jig.at, message);
         }
         let Some(client) = &jig.client_role else { return };
         let found = self.by_name.get(&client.value).map(|number| &self.roles[*number]);
@@ -539,15 +546,15 @@ impl<'a> Linker<'a> {
             Some(KnownRole::New { role, .. }) => (role.flags.implicit, &role.jig.value),
             Some(KnownRole::Base(role)) => (role.flags.implicit, &role.jig),
             None => {
-                let what = format!(
+                let message = format!(
                     "Jig \"{}\" has the implementor \"{}\", which no barclamp has",
                     jig.name, client.value
                 );
                 let near = self.nearest_role(self.strict(), &client.value);
-                return self.say(self.strict(), file, client.at, what, near);
+                return self.add_finding(self.strict(), file, client.at, message, near);
             }
         };
-        let what = if *its_jig == jig.name {
+        let message = if *its_jig == jig.name {
             format!(
                 "The implementor of jig \"{}\", role \"{}\", needs that jig itself",
                 jig.name, client.value
@@ -561,48 +568,48 @@ impl<'a> Linker<'a> {
         } else {
             return;
         };
-        self.say(self.strict(), file, client.at, what, None);
+        self.add_finding(self.strict(), file, client.at, message, None);
     }
 
     fn check_role_jig(&mut self, file: usize, role: &DraftRole) {
         self.check_base_jig(file, role);
         let Some((class, _)) = self.jig(&role.jig.value) else {
-            let what = format!(
+            let message = format!(
                 "Role \"{}\" uses the jig \"{}\", which no barclamp declares",
                 role.name, role.jig.value
             );
             let known = self.jigs.keys().chain(self.base_jigs.keys()).map(|name| name.as_str());
             let known = known.chain(JigClass::names());
             let near = self.report.nearest(self.absent(), role.jig.value.as_str(), known);
-            return self.say(self.absent(), file, role.jig.at, what, near);
+            return self.add_finding(self.absent(), file, role.jig.at, message, near);
         };
         if role.run.check.is_some() && class != JigClass::Script {
-            let what = format!(
+            let message = format!(
                 "Role \"{}\" has a check, but its jig \"{}\" runs no scripts. Remove the check, or use \
                  a jig with class: script",
                 role.name, role.jig.value
             );
-            self.error(file, role.at, what);
+            self.error(file, role.at, message);
         }
         let has_scripts = !role.scripts.is_empty();
         let runs_scripts = role.scripts.iter().any(|script| script.action.is_run());
         self.check_actions(file, role, &class);
         match class {
-            // Other systems have scripts in other folders, so their files come without them. Reviews
-            // warn about such roles when they are bound.
+            // Other systems have scripts in other folders, so their files come without them.
+            // Reviews warn about such roles when they are bound.
             JigClass::Script if !runs_scripts && !self.foreign => {
-                let what = format!(
+                let message = format!(
                     "Role \"{}\" has no scripts. Add some to scripts/{}/, or set jig: noop",
                     role.name, role.name
                 );
-                self.error(file, role.jig.at, what);
+                self.error(file, role.jig.at, message);
             }
             JigClass::Noop | JigClass::Test if has_scripts => {
-                let what = format!(
+                let message = format!(
                     "Role \"{}\" has scripts, but its jig \"{}\" runs no scripts",
                     role.name, role.jig.value
                 );
-                self.say(Severity::Warning, file, role.jig.at, what, None);
+                self.add_finding(Severity::Warning, file, role.jig.at, message, None);
             }
             _ => {}
         }
@@ -612,7 +619,7 @@ impl<'a> Linker<'a> {
     fn check_actions(&mut self, file: usize, role: &DraftRole, class: &JigClass) {
         for action in &role.actions {
             let has_scripts = role.scripts.iter().any(|script| script.action == *action);
-            let what = match class {
+            let message = match class {
                 JigClass::Script if !has_scripts => format!(
                     "Role \"{}\" declares the action {action}, which has no scripts. Add some to \
                      scripts/{}/{action}/, or remove it from actions",
@@ -625,7 +632,7 @@ impl<'a> Linker<'a> {
                 ),
                 _ => continue,
             };
-            self.error(file, role.at, what);
+            self.error(file, role.at, message);
         }
     }
 
@@ -637,12 +644,12 @@ impl<'a> Linker<'a> {
         if matches!(class, JigClass::Other(_)) || self.declared_jig(name).0 == class {
             return;
         }
-        let what = format!(
+        let message = format!(
             "Role \"{}\" uses the jig \"{name}\", which only the catalog declares",
             role.name
         );
         let advice = format!("Declare it here too, with class: {}", class.as_str());
-        self.add_finding_with_advice(self.strict(), file, role.jig.at, what, advice);
+        self.add_finding_with_advice(self.strict(), file, role.jig.at, message, advice);
     }
 
     /// Reports attributes with more than one owner in the set.
@@ -661,11 +668,11 @@ impl<'a> Linker<'a> {
             }
         }
         for (file, attrib, (first_file, first)) in twice {
-            let what = format!(
+            let message = format!(
                 "Attribute \"{}\" is declared twice. The first declaration is at {}:{}",
                 attrib.value.name, self.drafts[first_file].path, first.line
             );
-            self.say(self.strict(), file, attrib.at, what, None);
+            self.add_finding(self.strict(), file, attrib.at, message, None);
         }
     }
 
@@ -713,32 +720,32 @@ impl<'a> Linker<'a> {
             && *client != role.name
             && let Some(target) = self.target(client, groups)
         {
-            let why = DependencyKind::Jig(role.jig.value.clone());
-            graph.add(number, target, why, Some((file, role.jig.at)));
+            let kind = DependencyKind::Jig(role.jig.value.clone());
+            graph.add(number, target, kind, Some((file, role.jig.at)));
         }
-        for wanted in &role.wants {
-            match self.attribs.get(&wanted.value) {
+        for attribute in &role.wants {
+            match self.attribs.get(&attribute.value) {
                 Some(Some(owner)) if *owner != number => {
-                    let why = DependencyKind::Wants(wanted.value.clone());
-                    graph.add(number, Target::Role(*owner), why, Some((file, wanted.at)));
+                    let kind = DependencyKind::Wants(attribute.value.clone());
+                    graph.add(number, Target::Role(*owner), kind, Some((file, attribute.at)));
                 }
                 Some(_) => {}
                 None => {
-                    let what = format!(
+                    let message = format!(
                         "Role \"{}\" wants the attribute \"{}\", which no barclamp has",
-                        role.name, wanted.value
+                        role.name, attribute.value
                     );
                     let near = self.report.nearest(
                         self.absent(),
-                        wanted.value.as_str(),
+                        attribute.value.as_str(),
                         self.attribs.keys().map(|name| name.as_str()),
                     );
                     let or = "Remove it, or import the barclamp that has it";
                     self.add_finding_with_advice(
                         self.absent(),
                         file,
-                        wanted.at,
-                        what,
+                        attribute.at,
+                        message,
                         near.map_or_else(|| or.into(), suggestion_for),
                     );
                 }
@@ -782,14 +789,14 @@ impl<'a> Linker<'a> {
         {
             graph.add(number, target, DependencyKind::Jig(role.jig.clone()), None);
         }
-        for wanted in &role.wants {
-            if let Some(Some(owner)) = self.attribs.get(wanted)
+        for attribute in &role.wants {
+            if let Some(Some(owner)) = self.attribs.get(attribute)
                 && *owner != number
             {
                 graph.add(
                     number,
                     Target::Role(*owner),
-                    DependencyKind::Wants(wanted.clone()),
+                    DependencyKind::Wants(attribute.clone()),
                     None,
                 );
             }
@@ -809,13 +816,13 @@ impl<'a> Linker<'a> {
         role: &DraftRole,
         required: &Named<RoleName>,
     ) {
-        let what = format!(
+        let message = format!(
             "Role \"{}\" requires \"{}\", which no barclamp has",
             role.name, required.value
         );
         let known = self.missing.contains(&required.value);
         if known && self.foreign {
-            self.say(Severity::Note, file, required.at, what, None);
+            self.add_finding(Severity::Note, file, required.at, message, None);
             return;
         }
         self.missing.insert(required.value.clone());
@@ -829,20 +836,20 @@ impl<'a> Linker<'a> {
             None => "Remove it, or import the barclamp that has it".to_owned(),
         };
         let others = self.required.get(&required.value).map_or(0, |count| count - 1);
-        let what = match others {
-            0 => what,
-            _ if !self.foreign => what,
-            1 => format!("{what}. Another role requires it too"),
-            n => format!("{what}. {n} other roles require it too"),
+        let message = match others {
+            0 => message,
+            _ if !self.foreign => message,
+            1 => format!("{message}. Another role requires it too"),
+            n => format!("{message}. {n} other roles require it too"),
         };
-        self.add_finding_with_advice(severity, file, required.at, what, advice);
+        self.add_finding_with_advice(severity, file, required.at, message, advice);
     }
 
     /// Notes redundant requirements: another required role already adds the role on a suitable
     /// node. An implicit role is added on the same node only, so only a path of implicit roles
     /// makes it redundant.
     fn note_redundant_requirements(&mut self) {
-        let (mut implied, mut left) = (Vec::new(), MAX_LOOKED_AT);
+        let (mut implied, mut left) = (Vec::new(), MAX_CONSIDERED);
         for known in &self.roles {
             let KnownRole::New { file, role } = known else { continue };
             for required in &role.requires {
@@ -858,20 +865,20 @@ impl<'a> Linker<'a> {
                     .map(|other| &other.value)
                     .find(|other| left > 0 && self.implies(other, &required.value, &mut left));
                 if let Some(by) = by {
-                    let what = format!(
+                    let message = format!(
                         "Role \"{}\" requires \"{}\", which \"{by}\" already adds",
                         role.name, required.value
                     );
-                    implied.push((*file, required.at, what));
+                    implied.push((*file, required.at, message));
                 }
             }
         }
-        for (file, at, what) in implied {
+        for (file, at, message) in implied {
             self.add_finding_with_advice(
                 Severity::Note,
                 file,
                 at,
-                what,
+                message,
                 "You can remove it, unless you need the one on the same node".to_owned(),
             );
         }
@@ -886,16 +893,16 @@ impl<'a> Linker<'a> {
             for provided in
                 role.provides.iter().filter(|provided| self.providers.contains_key(&provided.value))
             {
-                let what = format!(
+                let message = format!(
                     "Role \"{}\" provides \"{}\", which is not the name of a role",
                     role.name, provided.value
                 );
-                found.push((*file, provided.at, what));
+                found.push((*file, provided.at, message));
             }
         }
-        for (file, at, what) in found {
+        for (file, at, message) in found {
             let advice = "This is a virtual name, which other roles can require".to_owned();
-            self.add_finding_with_advice(Severity::Note, file, at, what, advice);
+            self.add_finding_with_advice(Severity::Note, file, at, message, advice);
         }
     }
 
@@ -944,10 +951,10 @@ impl<'a> Linker<'a> {
         verb: &str,
         name: &Named<RoleName>,
     ) {
-        let what =
+        let message =
             format!("Role \"{}\" {verb} \"{}\", which no barclamp has", role.name, name.value);
         let near = self.nearest_role(severity, &name.value);
-        self.say(severity, file, name.at, what, near);
+        self.add_finding(severity, file, name.at, message, near);
     }
 
     fn nearest_role(&self, severity: Severity, name: &RoleName) -> Option<String> {
@@ -986,7 +993,7 @@ impl<'a> Linker<'a> {
             let mut path = String::new();
             for (role, need) in &hops {
                 path += name(*role).as_str();
-                path += &match &graph.reasons[*role][*need].why {
+                path += &match &graph.reasons[*role][*need].kind {
                     DependencyKind::Requires => " -> ".to_owned(),
                     DependencyKind::Jig(jig) => format!(" -(jig {jig})-> "),
                     DependencyKind::Wants(attrib) => format!(" -(wants {attrib})-> "),
@@ -1019,8 +1026,9 @@ impl<'a> Linker<'a> {
                             built.roles.insert(object.hash, (content, object));
                         }
                         Err(error) => {
-                            let what = format!("Role \"{}\" cannot be stored: {error}", role.name);
-                            self.error(file, role.at, what);
+                            let message =
+                                format!("Role \"{}\" cannot be stored: {error}", role.name);
+                            self.error(file, role.at, message);
                         }
                     }
                 }
@@ -1028,8 +1036,8 @@ impl<'a> Linker<'a> {
             match stored(ObjectKind::Barclamp, &barclamp) {
                 Ok((barclamp, object)) => built.barclamps.push((path, barclamp, object)),
                 Err(error) => {
-                    let what = format!("Barclamp \"{name}\" cannot be stored: {error}");
-                    self.error(0, At::START, what);
+                    let message = format!("Barclamp \"{name}\" cannot be stored: {error}");
+                    self.error(0, At::START, message);
                 }
             }
         }
@@ -1040,12 +1048,12 @@ impl<'a> Linker<'a> {
     fn build_barrier(&mut self, file: usize, draft: &DraftRole, content: &Role, built: &mut Built) {
         let Some(barrier) = content.barrier() else { return };
         if self.by_name.contains_key(&barrier.name) {
-            let what = format!(
+            let message = format!(
                 "Role \"{}\" is a cluster, and its barrier needs the name \"{}\". Rename the role \
                  with that name",
                 draft.name, barrier.name
             );
-            self.error(file, draft.at, what);
+            self.error(file, draft.at, message);
             return;
         }
         match stored(ObjectKind::Role, &barrier) {
@@ -1142,8 +1150,8 @@ impl<'a> Linker<'a> {
         }
         let file = files.first().copied().unwrap_or(0);
         let at = self.drafts[file].name.as_ref().map_or(At::START, |name| name.at);
-        let what = format!("Barclamp \"{name}\" has no version, so \"0\" is used");
-        self.say(Severity::Note, file, at, what, None);
+        let message = format!("Barclamp \"{name}\" has no version, so \"0\" is used");
+        self.add_finding(Severity::Note, file, at, message, None);
         "0".to_owned()
     }
 
@@ -1184,10 +1192,10 @@ impl Graph {
         &mut self,
         role: usize,
         target: Target,
-        why: DependencyKind,
+        kind: DependencyKind,
         place: Option<(usize, At)>,
     ) {
         self.needs.of_role[role].push(target);
-        self.reasons[role].push(Dependency { why, place });
+        self.reasons[role].push(Dependency { kind, place });
     }
 }

@@ -35,7 +35,7 @@ mod yaml;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-pub use finding::{At, Finding, Findings, Severity};
+pub use finding::{At, Finding, Findings, MAX_FINDINGS, Severity};
 pub use form::Draft;
 pub use link::{Import, ImportedBarclamp, link};
 pub use positions::{PositionedYaml, positioned_yaml};
@@ -50,8 +50,6 @@ pub const MAX_FILE_BYTES: usize = 1024 * 1024;
 pub const MAX_DEPTH: usize = 32;
 /// Maximum size of a file with every alias expanded, in bytes: its text, and 16 for each value.
 pub const MAX_EXPANDED_BYTES: usize = 4 * MAX_FILE_BYTES;
-/// Maximum number of findings of each severity in one report.
-pub const MAX_FINDINGS: usize = 100;
 /// Maximum number of files in one set.
 pub const MAX_FILES: usize = 1000;
 /// Maximum total size of the scripts of one barclamp, in bytes.
@@ -95,13 +93,13 @@ pub fn read(source: &Source<'_>) -> Result<Draft, Findings> {
 }
 
 /// Removes scripts that earlier drafts contain, because files of one folder share its scripts.
-fn without_repeated_scripts(mut draft: Draft, kept: &mut BTreeSet<Hash>) -> Draft {
-    draft.scripts.retain(|hash, _| kept.insert(*hash));
+fn without_repeated_scripts(mut draft: Draft, seen: &mut BTreeSet<Hash>) -> Draft {
+    draft.scripts.retain(|hash, _| seen.insert(*hash));
     draft
 }
 
 fn is_not_barclamp(findings: &Findings) -> bool {
-    matches!(&findings.0[..], [finding] if finding.what == form::NO_BARCLAMP)
+    matches!(&findings.0[..], [finding] if finding.message == form::NO_BARCLAMP)
 }
 
 /// Reads a set of files and links them; see [`read`] and [`link`].
@@ -114,10 +112,10 @@ pub fn import(sources: &[Source<'_>], base: &Catalog) -> Result<Import, Findings
     }
     let mut report = Report::default();
     let mut drafts = Vec::with_capacity(sources.len());
-    let mut kept = BTreeSet::new();
+    let mut seen = BTreeSet::new();
     let (mut passed_over, mut broken) = (Vec::new(), false);
     for source in sources {
-        match read(source).map(|draft| without_repeated_scripts(draft, &mut kept)) {
+        match read(source).map(|draft| without_repeated_scripts(draft, &mut seen)) {
             Ok(draft) => drafts.push(draft),
             Err(findings) if is_not_barclamp(&findings) => passed_over.extend(findings.0),
             Err(findings) => {
@@ -167,11 +165,11 @@ mod tests {
             folder: "house/",
             files: &files,
         });
-        let mut kept = BTreeSet::new();
-        let held = sources
+        let mut seen = BTreeSet::new();
+        let counts = sources
             .each_ref()
-            .map(|source| without_repeated_scripts(read(source).unwrap(), &mut kept).scripts.len());
-        assert_eq!(held, [1, 0]);
+            .map(|source| without_repeated_scripts(read(source).unwrap(), &mut seen).scripts.len());
+        assert_eq!(counts, [1, 0]);
         let import = import(&sources, &Catalog::default()).unwrap();
         let scripts: Vec<_> = import
             .barclamps
@@ -179,7 +177,11 @@ mod tests {
             .flat_map(|b| &b.roles)
             .map(|role| role.scripts[0].hash)
             .collect();
-        assert_eq!(scripts, [Hash::of_bytes(&script); 2], "the folder's own");
+        assert_eq!(
+            scripts,
+            [Hash::of_bytes(&script); 2],
+            "each role uses the script of its own folder"
+        );
         assert_eq!(import.objects.iter().filter(|object| object.body == script).count(), 1);
     }
 }

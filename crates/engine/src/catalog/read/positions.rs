@@ -7,7 +7,7 @@ use std::ops::Bound;
 use serde_json::Value;
 
 use super::finding::At;
-use super::yaml::{Broken, Kind, Node, parse_all};
+use super::yaml::{Kind, Node, YamlError, parse_all};
 
 /// A YAML document as a value, with the position of each part.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,7 +42,7 @@ impl PositionedYaml {
 /// The position and the problem: a syntax error, an exceeded limit, a duplicate key, or a number
 /// that JSON cannot represent.
 pub fn positioned_yaml(bytes: &[u8]) -> Result<Vec<PositionedYaml>, (At, String)> {
-    let position_and_text = |Broken { at, what }| (at, what);
+    let position_and_text = |YamlError { at, message }| (at, message);
     let trees = parse_all(bytes).map_err(position_and_text)?;
     let document = |tree: &Node| {
         let mut places = BTreeMap::new();
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(
             at("/no"),
             At { line: 3, column: 1 },
-            "what is not there stands where the document begins"
+            "an unknown path has the position of its document"
         );
         assert_eq!(positioned_yaml(b"").unwrap(), []);
     }
@@ -101,14 +101,14 @@ mod tests {
         assert_eq!(part.value, json!({"b": {"c": 1}}));
         assert_eq!(part.position(""), At { line: 1, column: 1 });
         assert_eq!(part.position("/b/c"), At { line: 2, column: 7 });
-        assert_eq!(part.places.len(), 3, "and none of a-b");
+        assert_eq!(part.places.len(), 3, "positions of other paths are dropped");
         assert_eq!(documents[0].part("/no"), None);
     }
 
     #[test]
     fn errors_have_positions() {
         assert_eq!(positioned_yaml(b"a: 1\nb: [\n").unwrap_err().0.line, 3);
-        let (at, what) = positioned_yaml(b"a: 1\n---\nb: 1\nb: 2\n").unwrap_err();
-        assert!(at.line == 4 && what.contains('b'), "{at:?} {what}");
+        let (at, message) = positioned_yaml(b"a: 1\n---\nb: 1\nb: 2\n").unwrap_err();
+        assert!(at.line == 4 && message.contains('b'), "{at:?} {message}");
     }
 }

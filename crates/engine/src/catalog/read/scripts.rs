@@ -4,8 +4,9 @@
 //! `20-start`), or those that its `scripts` key lists. The list contains names in that folder, or
 //! paths below `scripts/` for files that several roles share. All these scripts form one step.
 //!
-//! The scripts of another action that the role declares are the files in `scripts/<role>/<action>/`,
-//! also ordered by name. Their names contain that folder (`remove/10-stop`).
+//! The scripts of another action that the role declares are the files in
+//! `scripts/<role>/<action>/`, also ordered by name. Their names contain that folder
+//! (`remove/10-stop`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -175,10 +176,10 @@ impl<'a> ScriptFolder<'a> {
         &self,
         scripts: impl Iterator<Item = &'s Script>,
     ) -> BTreeMap<Hash, Object> {
-        let wanted: BTreeSet<Hash> = scripts.map(|script| script.hash).collect();
+        let required: BTreeSet<Hash> = scripts.map(|script| script.hash).collect();
         let taken: BTreeMap<Hash, &[u8]> = self.checked.values().flatten().copied().collect();
         let object = |body: &[u8]| Object::of_bytes(ObjectKind::Script, body.to_vec());
-        wanted.iter().filter_map(|hash| Some((*hash, object(taken.get(hash)?)))).collect()
+        required.iter().filter_map(|hash| Some((*hash, object(taken.get(hash)?)))).collect()
     }
 
     fn script(&mut self, path: &'a str, body: &'a [u8], reader: &mut Reader<'_>) -> Option<Script> {
@@ -194,9 +195,9 @@ impl<'a> ScriptFolder<'a> {
 /// The hash of a valid script. Reports an invalid one.
 fn check(path: &str, body: &[u8], reader: &mut Reader<'_>) -> Option<Hash> {
     let name = file_name(path);
-    let mut say = |severity, what: String| reader.in_file(severity, path, what, None);
+    let mut add_finding = |severity, message: String| reader.in_file(severity, path, message, None);
     if !is_name(name) {
-        say(
+        add_finding(
             Severity::Error,
             "The name of a script must consist of letters, digits, '-', '_' and '.', and start \
              with a letter or digit"
@@ -205,7 +206,7 @@ fn check(path: &str, body: &[u8], reader: &mut Reader<'_>) -> Option<Hash> {
         return None;
     }
     if body.len() > MAX_SCRIPT_BYTES {
-        say(
+        add_finding(
             Severity::Error,
             format!("The script has {} bytes, and the limit is {MAX_SCRIPT_BYTES}", body.len()),
         );
@@ -213,13 +214,13 @@ fn check(path: &str, body: &[u8], reader: &mut Reader<'_>) -> Option<Hash> {
     }
     let first_line = body.split(|byte| *byte == b'\n').next().unwrap_or(body);
     if !first_line.starts_with(b"#!") {
-        say(
+        add_finding(
             Severity::Warning,
             "The script does not name its interpreter. Its first line should be like #!/bin/sh"
                 .into(),
         );
     } else if first_line.ends_with(b"\r") {
-        say(
+        add_finding(
             Severity::Error,
             "The first line ends in a carriage return, so the interpreter is not found. Save the \
              script with Unix line ends"
@@ -236,8 +237,8 @@ fn check(path: &str, body: &[u8], reader: &mut Reader<'_>) -> Option<Hash> {
 fn note_invisible_chars(path: &str, body: &[u8], reader: &mut Reader<'_>) {
     let Some(found) = DeceptiveText::within(body) else { return };
     let at = At { line: found.line, column: found.column };
-    let what = format!("The script has {found}");
-    reader.finding_at(Severity::Warning, path, at, what, Some(REVIEW_ADVICE.to_owned()));
+    let message = format!("The script has {found}");
+    reader.finding_at(Severity::Warning, path, at, message, Some(REVIEW_ADVICE.to_owned()));
 }
 
 fn file_name(path: &str) -> &str {

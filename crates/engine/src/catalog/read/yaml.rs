@@ -24,9 +24,9 @@ use crate::data::number::{Fidelity, advice, fidelity};
 
 /// A syntax error or an exceeded limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Broken {
+pub(super) struct YamlError {
     pub(super) at: At,
-    pub(super) what: String,
+    pub(super) message: String,
 }
 
 /// A value and its position.
@@ -88,7 +88,7 @@ impl Node {
     }
 
     /// Converts to JSON. Fails for values that JSON or its canonical form cannot represent.
-    pub(super) fn json(&self) -> Result<Value, Broken> {
+    pub(super) fn json(&self) -> Result<Value, YamlError> {
         Ok(match &self.kind {
             Kind::List(items) => {
                 Value::Array(items.iter().map(|n| n.json()).collect::<Result<_, _>>()?)
@@ -110,44 +110,44 @@ impl Node {
     }
 
     /// Canonical JSON has only doubles. Above 2^53, different integers would become equal.
-    fn exact(&self, number: i64, text: &str) -> Result<Value, Broken> {
+    fn exact(&self, number: i64, text: &str) -> Result<Value, YamlError> {
         const LARGEST: u64 = (1 << 53) - 1;
         match number.unsigned_abs() <= LARGEST {
             true => Ok(Value::from(number)),
-            false => Err(self.broken(format!(
+            false => Err(self.yaml_error(format!(
                 "The number {} is too large to be stored exactly. Write it as a string in quotes",
                 quoted(text)
             ))),
         }
     }
 
-    fn finite(&self, number: f64, text: &str) -> Result<Value, Broken> {
+    fn finite(&self, number: f64, text: &str) -> Result<Value, YamlError> {
         if fidelity(text).is_some_and(|found| found > Fidelity::Exact) {
-            let what =
+            let message =
                 format!("The number {} cannot be stored exactly: {}", quoted(text), advice(text));
-            return Err(self.broken(what));
+            return Err(self.yaml_error(message));
         }
         serde_json::Number::from_f64(number)
             .map(Value::Number)
-            .ok_or_else(|| self.broken(format!("The number {} is not finite", quoted(text))))
+            .ok_or_else(|| self.yaml_error(format!("The number {} is not finite", quoted(text))))
     }
 
-    fn broken(&self, what: String) -> Broken {
-        Broken { at: self.at, what }
+    fn yaml_error(&self, message: String) -> YamlError {
+        YamlError { at: self.at, message }
     }
 }
 
 /// The tree of a file with one document, or `None` if it has no document.
-pub(super) fn parse(bytes: &[u8]) -> Result<Option<Rc<Node>>, Broken> {
+pub(super) fn parse(bytes: &[u8]) -> Result<Option<Rc<Node>>, YamlError> {
     Ok(trees(bytes, Builder::default())?.pop())
 }
 
 /// The trees of a file that may have several documents.
-pub(super) fn parse_all(bytes: &[u8]) -> Result<Vec<Rc<Node>>, Broken> {
+pub(super) fn parse_all(bytes: &[u8]) -> Result<Vec<Rc<Node>>, YamlError> {
     trees(bytes, Builder { several: true, ..Builder::default() })
 }
 
-fn trees(bytes: &[u8], mut builder: Builder) -> Result<Vec<Rc<Node>>, Broken> {
+fn trees(bytes: &[u8], mut builder: Builder) -> Result<Vec<Rc<Node>>, YamlError> {
     let text = decode(bytes)?;
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = next(&mut parser, text)? {
@@ -159,18 +159,19 @@ fn trees(bytes: &[u8], mut builder: Builder) -> Result<Vec<Rc<Node>>, Broken> {
 fn next<'t>(
     parser: &mut Parser<'t, StrInput<'t>>,
     text: &str,
-) -> Result<Option<(Event<'t>, Span)>, Broken> {
+) -> Result<Option<(Event<'t>, Span)>, YamlError> {
     match parser.next_event() {
         None => Ok(None),
         Some(Ok(event)) => Ok(Some(event)),
         Some(Err(error)) => {
-            let at = place(error.marker());
-            let mut what = format!("Invalid YAML: {}", error.info());
+            let at = position_of(error.marker());
+            let mut message = format!("Invalid YAML: {}", error.info());
             if let Some(line) = tab_indented(text, at.line) {
-                what =
-                    format!("{what}. Line {line} is indented with a tab, but YAML requires spaces");
+                message = format!(
+                    "{message}. Line {line} is indented with a tab, but YAML requires spaces"
+                );
             }
-            Err(Broken { at, what })
+            Err(YamlError { at, message })
         }
     }
 }
@@ -189,20 +190,23 @@ fn tab_indented(text: &str, line: u32) -> Option<u32> {
         .map(|(_, number)| number)
 }
 
-fn decode(bytes: &[u8]) -> Result<&str, Broken> {
+fn decode(bytes: &[u8]) -> Result<&str, YamlError> {
     if bytes.len() > MAX_FILE_BYTES {
-        return Err(Broken {
+        return Err(YamlError {
             at: At::START,
-            what: format!("The file has {} bytes, and the limit is {MAX_FILE_BYTES}", bytes.len()),
+            message: format!(
+                "The file has {} bytes, and the limit is {MAX_FILE_BYTES}",
+                bytes.len()
+            ),
         });
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let good = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
         let line = good.matches('\n').count() + 1;
         let column = good.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-        Broken {
+        YamlError {
             at: At { line: line as u32, column: column as u32 },
-            what: format!(
+            message: format!(
                 "The byte 0x{:02x} is not valid UTF-8. The file must be UTF-8 text",
                 bytes[error.valid_up_to()]
             ),
@@ -213,7 +217,7 @@ fn decode(bytes: &[u8]) -> Result<&str, Broken> {
 
 /// Converts the parser's position: its lines start at 1 and its columns at 0. [`MAX_FILE_BYTES`]
 /// bounds both, so no conversion truncates.
-fn place(marker: &Marker) -> At {
+fn position_of(marker: &Marker) -> At {
     At { line: marker.line().max(1) as u32, column: marker.col() as u32 + 1 }
 }
 
@@ -247,6 +251,7 @@ struct Builder {
     anchors: BTreeMap<usize, Built>,
     /// The total weight of the file so far, with aliases expanded.
     spent: usize,
+    has_aliases: bool,
     documents: usize,
     /// Whether the file may have several documents.
     several: bool,
@@ -257,8 +262,8 @@ struct Builder {
 const NODE: usize = 16;
 
 impl Builder {
-    fn take(&mut self, (event, span): (Event<'_>, Span)) -> Result<(), Broken> {
-        let at = place(&span.start);
+    fn take(&mut self, (event, span): (Event<'_>, Span)) -> Result<(), YamlError> {
+        let at = position_of(&span.start);
         match event {
             Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(()),
             Event::DocumentStart(_) => self.document(at),
@@ -278,24 +283,25 @@ impl Builder {
         }
     }
 
-    fn document(&mut self, at: At) -> Result<(), Broken> {
+    fn document(&mut self, at: At) -> Result<(), YamlError> {
         self.documents += 1;
         match self.documents {
             1 => Ok(()),
             _ if self.several => Ok(()),
-            _ => broken(
+            _ => yaml_error(
                 at,
                 "A second document begins here, but a barclamp file can have only one".into(),
             ),
         }
     }
 
-    fn alias(&mut self, anchor: usize, at: At) -> Result<(), Broken> {
+    fn alias(&mut self, anchor: usize, at: At) -> Result<(), YamlError> {
         let Some(built) = self.anchors.get(&anchor).cloned() else {
-            return broken(at, "An alias refers to a value that contains the alias".into());
+            return yaml_error(at, "An alias refers to a value that contains the alias".into());
         };
+        self.has_aliases = true;
         self.spend(built.weight, at)?;
-        self.place(built, at)
+        self.attach(built, at)
     }
 
     fn scalar(
@@ -305,7 +311,7 @@ impl Builder {
         anchor: usize,
         tag: Option<Cow<'_, Tag>>,
         at: At,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), YamlError> {
         let weight = NODE + text.len();
         self.spend(weight, at)?;
         let value = scalar_value(&text, style, tag, at)?;
@@ -314,7 +320,7 @@ impl Builder {
         self.finish(built, anchor, at)
     }
 
-    fn enter(&mut self, anchor: usize, at: At, content: Content) -> Result<(), Broken> {
+    fn enter(&mut self, anchor: usize, at: At, content: Content) -> Result<(), YamlError> {
         if self.open.len() >= MAX_DEPTH {
             return too_deep(at);
         }
@@ -323,9 +329,9 @@ impl Builder {
         Ok(())
     }
 
-    fn leave(&mut self, end: At) -> Result<(), Broken> {
+    fn leave(&mut self, end: At) -> Result<(), YamlError> {
         let Some(frame) = self.open.pop() else {
-            return broken(end, "Unexpected end of a list or map".into());
+            return yaml_error(end, "Unexpected end of a list or map".into());
         };
         let kind = match frame.content {
             Content::List(items) => Kind::List(items),
@@ -339,15 +345,15 @@ impl Builder {
         self.finish(built, frame.anchor, frame.at)
     }
 
-    fn finish(&mut self, built: Built, anchor: usize, at: At) -> Result<(), Broken> {
+    fn finish(&mut self, built: Built, anchor: usize, at: At) -> Result<(), YamlError> {
         if anchor != 0 {
             self.anchors.insert(anchor, built.clone());
         }
-        self.place(built, at)
+        self.attach(built, at)
     }
 
     /// Adds a finished node to the enclosing list or map.
-    fn place(&mut self, built: Built, at: At) -> Result<(), Broken> {
+    fn attach(&mut self, built: Built, at: At) -> Result<(), YamlError> {
         if self.open.len() + built.height > MAX_DEPTH + 1 {
             return too_deep(at);
         }
@@ -367,13 +373,20 @@ impl Builder {
         Ok(())
     }
 
-    fn spend(&mut self, weight: usize, at: At) -> Result<(), Broken> {
+    fn spend(&mut self, weight: usize, at: At) -> Result<(), YamlError> {
         self.spent = self.spent.saturating_add(weight);
         match self.spent > MAX_EXPANDED_BYTES {
-            true => broken(
+            true if self.has_aliases => yaml_error(
                 at,
                 format!(
                     "With its aliases expanded, the file has more than {MAX_EXPANDED_BYTES} bytes"
+                ),
+            ),
+            true => yaml_error(
+                at,
+                format!(
+                    "The file has too many values: each counts as its text and {NODE} bytes, and \
+                     the limit of their sum is {MAX_EXPANDED_BYTES} bytes. Split the file"
                 ),
             ),
             false => Ok(()),
@@ -381,15 +394,15 @@ impl Builder {
     }
 }
 
-fn new_key(node: &Node, seen: &mut BTreeSet<String>, at: At) -> Result<String, Broken> {
+fn new_key(node: &Node, seen: &mut BTreeSet<String>, at: At) -> Result<String, YamlError> {
     let Kind::Scalar { text, .. } = &node.kind else {
-        return broken(at, format!("A key must be text, not {}", node.sort()));
+        return yaml_error(at, format!("A key must be text, not {}", node.sort()));
     };
     if text.is_empty() {
-        return broken(at, "A key is empty".into());
+        return yaml_error(at, "A key is empty".into());
     }
     if text == "<<" {
-        return broken(
+        return yaml_error(
             at,
             "The merge key << is not part of YAML 1.2. Write the keys out, or use an alias for a \
              whole value"
@@ -398,7 +411,7 @@ fn new_key(node: &Node, seen: &mut BTreeSet<String>, at: At) -> Result<String, B
     }
     match seen.insert(text.clone()) {
         true => Ok(text.clone()),
-        false => broken(at, format!("Duplicate key {}", quoted(text))),
+        false => yaml_error(at, format!("Duplicate key {}", quoted(text))),
     }
 }
 
@@ -407,7 +420,7 @@ fn scalar_value(
     style: ScalarStyle,
     tag: Option<Cow<'_, Tag>>,
     at: At,
-) -> Result<ScalarValue, Broken> {
+) -> Result<ScalarValue, YamlError> {
     if let Some(tag) = tag.as_deref()
         && !tag.is_yaml_core_schema()
         && !is_non_specific_tag(tag)
@@ -421,7 +434,7 @@ fn scalar_value(
         Some(Scalar::Integer(number)) => Ok(ScalarValue::Int(number)),
         Some(Scalar::FloatingPoint(number)) => Ok(ScalarValue::Float(number.0)),
         Some(Scalar::String(_)) => Ok(ScalarValue::Text),
-        None => broken(at, format!("The value {} does not match its tag", quoted(text))),
+        None => yaml_error(at, format!("The value {} does not match its tag", quoted(text))),
     }
 }
 
@@ -430,7 +443,7 @@ fn is_non_specific_tag(tag: &Tag) -> bool {
     matches!((tag.handle.as_str(), tag.suffix.as_str()), ("", "!") | ("!", ""))
 }
 
-fn check_tag(tag: Option<&Tag>, expected: &str, at: At) -> Result<(), Broken> {
+fn check_tag(tag: Option<&Tag>, expected: &str, at: At) -> Result<(), YamlError> {
     match tag {
         Some(tag) if tag.is_yaml_core_schema() && tag.suffix == expected => Ok(()),
         Some(tag) if is_non_specific_tag(tag) => Ok(()),
@@ -439,16 +452,16 @@ fn check_tag(tag: Option<&Tag>, expected: &str, at: At) -> Result<(), Broken> {
     }
 }
 
-fn unknown_tag<T>(tag: &Tag, at: At) -> Result<T, Broken> {
-    broken(at, format!("Unsupported tag {}", quoted(&tag.to_string())))
+fn unknown_tag<T>(tag: &Tag, at: At) -> Result<T, YamlError> {
+    yaml_error(at, format!("Unsupported tag {}", quoted(&tag.to_string())))
 }
 
-fn too_deep<T>(at: At) -> Result<T, Broken> {
-    broken(at, format!("Lists and maps are nested deeper than {MAX_DEPTH} levels"))
+fn too_deep<T>(at: At) -> Result<T, YamlError> {
+    yaml_error(at, format!("Lists and maps are nested deeper than {MAX_DEPTH} levels"))
 }
 
-fn broken<T>(at: At, what: String) -> Result<T, Broken> {
-    Err(Broken { at, what })
+fn yaml_error<T>(at: At, message: String) -> Result<T, YamlError> {
+    Err(YamlError { at, message })
 }
 
 #[cfg(test)]
@@ -465,7 +478,7 @@ mod tests {
             Err(error) => error,
             Ok(tree) => tree.expect("a document").json().unwrap_err(),
         };
-        format!("{}:{}: {}", error.at.line, error.at.column, error.what)
+        format!("{}:{}: {}", error.at.line, error.at.column, error.message)
     }
 
     #[test]
@@ -552,5 +565,11 @@ mod tests {
         // The same with one long text instead of many nodes.
         let text = format!("a: &a {}\nb: [{}]\n", "x".repeat(900_000), "*a, ".repeat(1000));
         assert!(complaint(&text).contains("With its aliases expanded"));
+    }
+
+    #[test]
+    fn too_many_values_without_aliases_are_reported() {
+        let complaint = complaint(&format!("a: [{}]\n", "1, ".repeat(300_000)));
+        assert!(complaint.contains("The file has too many values"), "{complaint}");
     }
 }

@@ -5,14 +5,15 @@ use serde::{Deserialize, Serialize};
 use super::{EditKind, EditNames, Written};
 use crate::catalog::JigClass;
 use crate::ids::JigName;
-use crate::plan::clash::{ClashSubject, Conflicts};
+use crate::plan::conflicts::{ClashSubject, Conflicts};
 use crate::plan::draft::Draft;
-use crate::plan::effects::{EffectCause, JigSwitch, SetValue, ValueOwner};
-use crate::plan::materialize::{MaterializeError, Writing};
+use crate::plan::effects::{EffectCause, JigSwitch};
 use crate::plan::refusal::EditError;
-use crate::plan::resolve::nearest;
+use crate::plan::set_values::{SetValue, ValueOwner};
+use crate::plan::writing::{MaterializeError, Writing};
+use crate::suggestion::nearest;
 
-/// Switches a jig on or off in all deployments. While it is off, no step that needs it starts,
+/// Turns a jig on or off in all deployments. While it is off, no step that needs it starts,
 /// and no role that needs it can be bound.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
@@ -20,7 +21,7 @@ use crate::plan::resolve::nearest;
 pub struct ActivateJig {
     /// The jig.
     pub jig: JigName,
-    /// Whether to switch the jig on.
+    /// Whether to turn the jig on.
     pub active: bool,
 }
 
@@ -29,11 +30,11 @@ impl EditKind for ActivateJig {
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
         let Self { jig, active } = self;
         let active = *active;
-        let why = EffectCause::Requested { edit: seq };
+        let cause = EffectCause::Requested { edit: seq };
         check_known_jig(draft, jig)?;
         let Some(root) = draft.root() else { return Ok(()) };
         if draft.deployment(root)?.inactive_jigs.contains(jig) != active {
-            return Err(EditError::JigIsSo { jig: jig.clone(), active });
+            return Err(EditError::JigStateUnchanged { jig: jig.clone(), active });
         }
         let inactive = &mut draft.deployment_mut(root)?.inactive_jigs;
         if active {
@@ -41,12 +42,12 @@ impl EditKind for ActivateJig {
         } else {
             inactive.insert(jig.clone());
         }
-        draft.set.jigs.set(jig.clone(), JigSwitch { jig: jig.clone(), active, why });
+        draft.set.jigs.set(jig.clone(), JigSwitch { jig: jig.clone(), active, cause });
         Ok(())
     }
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
-        conflicts.say(ClashSubject::Jig { jig: self.jig.clone() }, &self.active.to_string());
+        conflicts.record(ClashSubject::Jig { jig: self.jig.clone() }, &self.active.to_string());
     }
 
     fn written(&self) -> Written<'_> {
@@ -56,7 +57,7 @@ impl EditKind for ActivateJig {
 
     fn text(&self, _: &dyn EditNames) -> String {
         format!(
-            "switch jig {} {} for every deployment",
+            "turn jig {} {} for every deployment",
             self.jig,
             if self.active { "on" } else { "off" }
         )
@@ -78,8 +79,8 @@ fn check_known_jig(draft: &Draft<'_>, jig: &JigName) -> Result<(), EditError> {
 }
 
 impl SetValue for JigSwitch {
-    fn why(&self) -> &EffectCause {
-        &self.why
+    fn cause(&self) -> &EffectCause {
+        &self.cause
     }
 
     fn has_effect(&self, draft: &Draft<'_>) -> bool {

@@ -2,11 +2,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{EditKind, EditNames, Written};
 use crate::ids::{DeploymentId, RoleName};
-use crate::plan::clash::{ClashSubject, Conflicts, PRESENT};
+use crate::plan::conflicts::{ClashSubject, Conflicts, PRESENT};
 use crate::plan::draft::Draft;
 use crate::plan::effects::EffectCause;
 use crate::plan::refusal::EditError;
-use crate::plan::restore::{Goal, State};
+use crate::plan::restore_goals::{Goal, State};
 
 /// Adds a role to a deployment, so that it can be bound there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ impl EditKind for AddRole {
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
         let over = ClashSubject::Role { deployment: self.deployment, role: self.role.clone() };
-        conflicts.say(over, PRESENT);
+        conflicts.record(over, PRESENT);
     }
 
     fn written(&self) -> Written<'_> {

@@ -3,10 +3,10 @@ use serde::{Deserialize, Serialize};
 use super::{EditKind, EditNames, Written};
 use crate::cluster::NoderoleKey;
 use crate::ids::{DeploymentId, NodeId, RoleName};
-use crate::plan::clash::{ClashSubject, Conflicts, PRESENT};
+use crate::plan::conflicts::{ClashSubject, Conflicts, PRESENT};
 use crate::plan::draft::Draft;
 use crate::plan::refusal::EditError;
-use crate::plan::restore::{Goal, State};
+use crate::plan::restore_goals::{Goal, State};
 
 /// Binds a role to a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ impl EditKind for Bind {
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
         let noderole = NoderoleKey::first(self.role.clone());
-        conflicts.say(ClashSubject::Noderole { node: self.node, noderole }, PRESENT);
+        conflicts.record(ClashSubject::Noderole { node: self.node, noderole }, PRESENT);
         // Moving the node is a side effect, so it counts only against an edit that placed the node
         // elsewhere.
         let place = ClashSubject::NodeDeployment { node: self.node };
@@ -36,7 +36,7 @@ impl EditKind for Bind {
             .side_effects()
             .is_some_and(|side_effects| side_effects.moved.contains_key(&self.node));
         if moves && conflicts.has(&place) {
-            conflicts.say(place, &self.deployment.to_string());
+            conflicts.record(place, &self.deployment.to_string());
         }
     }
 

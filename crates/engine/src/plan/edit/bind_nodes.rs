@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Bind, Edit, EditKind, EditNames, Written};
 use crate::ids::{DeploymentId, NodeId, RoleName};
-use crate::plan::clash::Conflicts;
+use crate::plan::conflicts::Conflicts;
 use crate::plan::draft::Draft;
 use crate::plan::refusal::EditError;
-use crate::plan::restore::{Goal, State};
+use crate::plan::restore_goals::{Goal, State};
 
 /// Binds a role to several nodes. Equal to single bindings in the order of the node ids, but
 /// either all take effect or none.

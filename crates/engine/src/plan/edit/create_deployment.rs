@@ -1,16 +1,12 @@
 use serde::{Deserialize, Serialize};
 
-use super::{EditKind, EditNames, Written};
-use crate::ids::{DeploymentId, DeploymentName, NodeId};
-use crate::plan::clash::{ClashSubject, Conflicts, PRESENT};
+use super::{EditKind, EditNames, MAX_LEVELS, Written};
+use crate::ids::{DeploymentId, DeploymentName, NodeId, looks_like_id};
+use crate::plan::conflicts::{ClashSubject, Conflicts, PRESENT};
 use crate::plan::draft::Draft;
 use crate::plan::effects::{EffectCause, NewDeployment};
 use crate::plan::refusal::EditError;
 use crate::plan::resolve::phantom_fqdn;
-
-/// Maximum depth of the deployment tree, including *system*. Lookups, binding and review bases walk
-/// all ancestors.
-pub const MAX_LEVELS: usize = 16;
 
 /// Creates a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +32,9 @@ impl EditKind for CreateDeployment {
         if self.id.0 == self.phantom.0 {
             return Err(EditError::OneIdForTwo(self.name.to_string()));
         }
+        if looks_like_id(self.name.as_str()) {
+            return Err(EditError::NameLikeId(self.name.to_string()));
+        }
         Ok(())
     }
 
@@ -44,7 +43,7 @@ impl EditKind for CreateDeployment {
         let (id, phantom, parent) = (*id, *phantom, *parent);
         draft.deployment(parent)?;
         if draft.chain(parent).len() >= MAX_LEVELS {
-            return Err(EditError::TooLow {
+            return Err(EditError::TreeTooDeep {
                 name: name.to_string(),
                 parent: draft.deployment_name(parent),
             });
@@ -71,13 +70,13 @@ impl EditKind for CreateDeployment {
             phantom_fqdn: phantom_fqdn(id),
             name: name.clone(),
             parent,
-            why: EffectCause::Requested { edit: seq },
+            cause: EffectCause::Requested { edit: seq },
         });
         Ok(())
     }
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
-        conflicts.say(ClashSubject::Deployment { deployment: self.id }, PRESENT);
+        conflicts.record(ClashSubject::Deployment { deployment: self.id }, PRESENT);
     }
 
     fn written(&self) -> Written<'_> {

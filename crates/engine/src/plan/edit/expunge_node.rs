@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{EditKind, EditNames, Written};
 use crate::ids::NodeId;
-use crate::plan::clash::{ClashSubject, Conflicts, SettingScope};
+use crate::plan::conflicts::{ClashSubject, Conflicts, SettingScope};
 use crate::plan::draft::Draft;
 use crate::plan::refusal::EditError;
 

@@ -2,11 +2,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{EditKind, EditNames, Written};
 use crate::ids::{BarclampName, DeploymentId};
-use crate::plan::clash::{ClashSubject, Conflicts, REMOVED};
+use crate::plan::conflicts::{ClashSubject, Conflicts, REMOVED};
 use crate::plan::draft::Draft;
 use crate::plan::effects::EffectCause;
 use crate::plan::refusal::EditError;
-use crate::plan::restore::{Goal, State};
+use crate::plan::restore_goals::{Goal, State};
 
 /// Removes a deployment's own version of a barclamp. The deployment then uses the version of
 /// its nearest ancestor, if any.
@@ -36,7 +36,7 @@ impl EditKind for InheritBarclamp {
     fn record(&self, conflicts: &mut Conflicts<'_>) {
         let over =
             ClashSubject::Barclamp { deployment: self.deployment, barclamp: self.barclamp.clone() };
-        conflicts.say(over, REMOVED);
+        conflicts.record(over, REMOVED);
     }
 
     fn written(&self) -> Written<'_> {

@@ -4,10 +4,10 @@
 //! mints the ids of new things and stores them in the edit. Resolving it again therefore gives the
 //! same result.
 //!
-//! A new kind needs a file with its fields and its [`EditKind`], its lines in this file, an
-//! example in `docs/edits.md`, and the OpenAPI document written again. A new effect that sets a
-//! value needs an entry in [`Effects`](super::Effects) and its [`SetValue`](super::effects) in the
-//! file of the edit. A new setting needs an entry in [`ClashSubject`](super::clash::Over).
+//! A new kind needs a file with its fields and its [`EditKind`], its lines in this file, an example
+//! in `docs/edits.md`, and the OpenAPI document written again. A new effect that sets a value needs
+//! an entry in [`Effects`](super::Effects) and its [`SetValue`](super::set_values) in the file of
+//! the edit. A new setting needs an entry in [`ClashSubject`](super::conflicts::ClashSubject).
 
 mod activate_jig;
 mod add_role;
@@ -36,21 +36,14 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::clash::Conflicts;
+use super::conflicts::Conflicts;
 use super::draft::Draft;
+pub use super::names::EditNames;
 use super::refusal::EditError;
-use super::restore::{Goal, State};
-use crate::canonical::Hash;
+use super::restore_goals::{Goal, State};
 use crate::cluster::NoderoleKey;
 use crate::ids::{DeploymentId, NodeId};
 use crate::text::{deceptive_character, number};
-
-/// Maximum length of a reason, in characters. A reason is copied to each noderole that it re-runs,
-/// so a long one would be stored many times.
-pub const MAX_REASON: usize = 1_000;
-
-/// Maximum number of nodes in one edit.
-pub const MAX_LISTED: usize = 1_000;
 
 /// The knowledge about one kind of edit.
 pub(super) trait EditKind {
@@ -107,20 +100,6 @@ pub(super) enum Written<'e> {
     Noderole(NodeId, &'e NoderoleKey),
     /// Every scope covers the edit.
     Any,
-}
-
-/// The names that the text of an edit contains.
-pub trait EditNames {
-    /// The name of a deployment.
-    fn deployment(&self, id: DeploymentId) -> String;
-    /// ` in web`; empty for the deployment of the reader.
-    fn in_deployment(&self, deployment: DeploymentId) -> String;
-    /// The version of a barclamp.
-    fn version(&self, hash: Hash) -> String;
-    /// The name of a node.
-    fn node(&self, id: NodeId) -> String;
-    /// The names of several nodes; a long list is cut.
-    fn nodes(&self, nodes: &BTreeSet<NodeId>) -> String;
 }
 
 /// Declares the enum of all kinds and passes every method on to the kind.
@@ -211,7 +190,7 @@ kinds! {
     set_policy: SetPolicy,
 }
 
-pub use create_deployment::MAX_LEVELS;
+pub use super::limits::{MAX_LEVELS, MAX_LISTED, MAX_REASON};
 pub use set_hints::MAX_HINTS;
 pub use set_policy::sign_in_demands;
 

@@ -1,12 +1,13 @@
 //! Moves a deployment with its descendants below another parent.
 //!
-//! Ids, names, nodes, pins, roles and noderoles stay. The ancestors change, and with them everything
-//! that the deployment and its descendants inherit. The planner therefore plans these parts again:
+//! Ids, names, nodes, pins, roles and noderoles stay. The ancestors change, and with them
+//! everything that the deployment and its descendants inherit. The planner therefore plans these
+//! parts again:
 //!
 //! * **Barclamp versions.** A version that the deployment inherits can change. Roles and noderoles
 //!   get the contents of the new version, and noderoles with other content run again.
-//! * **Parents of noderoles.** A parent stays if it is on the same node, in the same deployment or in
-//!   a new ancestor. Otherwise the noderole waits for another one that binding would find.
+//! * **Parents of noderoles.** A parent stays if it is on the same node, in the same deployment or
+//!   in a new ancestor. Otherwise the noderole waits for another one that binding would find.
 //!
 //! Permissions, holds and signature rules of the ancestors need no plan: they follow the tree.
 //! Data, disruption budgets and concurrency groups are not inherited from ancestors.
@@ -22,8 +23,8 @@
 //!   run where no one asked for them.
 //! * Two barclamps with a role of the same name would become visible.
 //!
-//! The move writes the deployment, the old and the new parent. People need permissions in all three,
-//! and the signature rules of all their ancestors apply. A move always has the risk `move`.
+//! The move writes the deployment, the old and the new parent. People need permissions in all
+//! three, and the signature rules of all their ancestors apply. A move always has the risk `move`.
 
 use std::collections::BTreeSet;
 
@@ -31,11 +32,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{EditKind, EditNames, MAX_LEVELS, Written};
 use crate::ids::DeploymentId;
-use crate::plan::clash::{ClashSubject, Conflicts};
+use crate::plan::conflicts::{ClashSubject, Conflicts};
 use crate::plan::draft::Draft;
 use crate::plan::effects::EffectCause;
 use crate::plan::refusal::EditError;
-use crate::plan::restore::{Goal, State};
+use crate::plan::restore_goals::{Goal, State};
 
 /// Moves a deployment with its descendants below another parent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,7 +74,7 @@ impl MoveDeployment {
         let above = draft.chain(self.deployment).len() - 1;
         let lowest = subtree.iter().map(|id| draft.chain(*id).len()).max().unwrap_or_default();
         if draft.chain(self.parent).len() + lowest - above > MAX_LEVELS {
-            return Err(EditError::TooLow {
+            return Err(EditError::TreeTooDeep {
                 name: draft.deployment_name(self.deployment),
                 parent: draft.deployment_name(self.parent),
             });
@@ -121,7 +122,7 @@ impl EditKind for MoveDeployment {
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
         let setting = ClashSubject::Parent { deployment: self.deployment };
-        conflicts.say(setting, &self.parent.to_string());
+        conflicts.record(setting, &self.parent.to_string());
     }
 
     fn written(&self) -> Written<'_> {

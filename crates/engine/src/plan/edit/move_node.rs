@@ -2,11 +2,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{EditKind, EditNames, Written};
 use crate::ids::{DeploymentId, NodeId};
-use crate::plan::clash::{ClashSubject, Conflicts};
+use crate::plan::conflicts::{ClashSubject, Conflicts};
 use crate::plan::draft::Draft;
 use crate::plan::effects::EffectCause;
 use crate::plan::refusal::EditError;
-use crate::plan::restore::{Goal, State};
+use crate::plan::restore_goals::{Goal, State};
 
 /// Moves a node to another deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,19 +25,19 @@ impl EditKind for MoveNode {
         let deployment = draft.deployment(to)?.name.to_string();
         let found = draft.node(node)?;
         if found.phantom {
-            return Err(EditError::Phantom(found.fqdn.clone()));
+            return Err(EditError::Phantom(draft.full_name(found)));
         }
         if found.deployment == to {
             return Err(EditError::AlreadyThere { node: found.fqdn.clone(), deployment });
         }
         let chain = draft.chain(to);
-        if let Some((noderole, carried)) =
+        if let Some((noderole, bound)) =
             found.noderoles.iter().find(|(_, n)| !chain.contains(&n.deployment))
         {
             return Err(EditError::WouldLeaveBehind {
                 node: found.fqdn.clone(),
                 noderole: noderole.clone(),
-                deployment: draft.deployment_name(carried.deployment),
+                deployment: draft.deployment_name(bound.deployment),
             });
         }
         draft.move_node(node, to, EffectCause::Requested { edit: seq })
@@ -45,7 +45,7 @@ impl EditKind for MoveNode {
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
         conflicts
-            .say(ClashSubject::NodeDeployment { node: self.node }, &self.deployment.to_string());
+            .record(ClashSubject::NodeDeployment { node: self.node }, &self.deployment.to_string());
     }
 
     fn written(&self) -> Written<'_> {

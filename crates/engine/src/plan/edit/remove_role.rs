@@ -2,11 +2,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{EditKind, EditNames, Written};
 use crate::ids::{DeploymentId, RoleName};
-use crate::plan::clash::{ClashSubject, Conflicts, Owner, SettingScope};
+use crate::plan::conflicts::{ClashSubject, Conflicts, Owner, SettingScope};
 use crate::plan::draft::Draft;
 use crate::plan::effects::EffectCause;
 use crate::plan::refusal::EditError;
-use crate::plan::restore::{Goal, State};
+use crate::plan::restore_goals::{Goal, State};
 
 /// Removes an unbound role from a deployment, together with the deployment's data for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,11 +3,12 @@ use serde::{Deserialize, Serialize};
 use super::{EditKind, EditNames, Written};
 use crate::cluster::NoderoleKey;
 use crate::ids::NodeId;
-use crate::plan::clash::{ClashSubject, Conflicts, PRESENT};
+use crate::plan::conflicts::{ClashSubject, Conflicts, PRESENT};
 use crate::plan::draft::Draft;
-use crate::plan::effects::{self, EffectCause, SetValue, ValueOwner};
-use crate::plan::materialize::{MaterializeError, Writing};
+use crate::plan::effects::{self, EffectCause};
 use crate::plan::refusal::EditError;
+use crate::plan::set_values::{SetValue, ValueOwner};
+use crate::plan::writing::{MaterializeError, Writing};
 
 /// Runs a noderole again although nothing about it changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,7 +31,7 @@ impl EditKind for Rerun {
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
         let Self { node, noderole, reason } = self;
         let node = *node;
-        let why = EffectCause::Requested { edit: seq };
+        let cause = EffectCause::Requested { edit: seq };
         let fqdn = draft.noderole_on(node, noderole)?.fqdn.clone();
         if reason.trim().is_empty() {
             return Err(EditError::NoReason { node: fqdn, noderole: noderole.clone() });
@@ -39,7 +40,7 @@ impl EditKind for Rerun {
             node,
             noderole: noderole.clone(),
             reason: reason.trim().to_owned(),
-            why,
+            cause,
         };
         draft.set.reruns.set((node, noderole.clone()), entry);
         Ok(())
@@ -47,7 +48,7 @@ impl EditKind for Rerun {
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
         let over = ClashSubject::Rerun { node: self.node, noderole: self.noderole.clone() };
-        conflicts.say(over, PRESENT);
+        conflicts.record(over, PRESENT);
     }
 
     fn written(&self) -> Written<'_> {
@@ -64,12 +65,12 @@ impl EditKind for Rerun {
 }
 
 impl SetValue for effects::Rerun {
-    fn why(&self) -> &EffectCause {
-        &self.why
+    fn cause(&self) -> &EffectCause {
+        &self.cause
     }
 
     fn has_effect(&self, draft: &Draft<'_>) -> bool {
-        draft.bound_by(self.node, &self.noderole).is_some_and(|edit| edit <= self.why.edit())
+        draft.bound_by(self.node, &self.noderole).is_some_and(|edit| edit <= self.cause.edit())
     }
 
     fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterializeError> {

@@ -6,7 +6,7 @@ use super::{EditKind, EditNames, Written};
 use crate::cluster::EdgeKind;
 use crate::counting::some_of;
 use crate::ids::{DeploymentId, NoderoleId, RoleName};
-use crate::plan::clash::Conflicts;
+use crate::plan::conflicts::Conflicts;
 use crate::plan::draft::Draft;
 use crate::plan::effects;
 use crate::plan::effects::EffectCause;
@@ -44,10 +44,10 @@ impl EditKind for RerunSlice {
             return Err(EditError::NoRoles);
         }
         let of_role = |role: &RoleName| {
-            let answering: Vec<NoderoleId> = draft.answering(deployment, role).collect();
+            let candidates: Vec<NoderoleId> = draft.candidates(deployment, role).collect();
             let named =
                 |id: &NoderoleId| draft.noderole(*id).is_some_and(|(_, key, _)| key.role == *role);
-            answering.into_iter().filter(named).collect::<Vec<_>>()
+            candidates.into_iter().filter(named).collect::<Vec<_>>()
         };
         let mut open: Vec<(NoderoleId, EffectCause)> = roles
             .iter()
@@ -60,7 +60,7 @@ impl EditKind for RerunSlice {
         }
         let mut seen: BTreeSet<NoderoleId> = open.iter().map(|(id, _)| *id).collect();
         let mut slice = Vec::new();
-        while let Some((id, why)) = open.pop() {
+        while let Some((id, cause)) = open.pop() {
             let Some((node, key, noderole)) = draft.noderole(id) else { continue };
             let by = key.role.clone();
             slice.push((
@@ -69,13 +69,13 @@ impl EditKind for RerunSlice {
                     node,
                     noderole: key.clone(),
                     reason: reason.trim().to_owned(),
-                    why,
+                    cause,
                 },
             ));
             for (child, kind) in draft.children(id) {
-                let here =
+                let is_local =
                     draft.noderole(child).is_some_and(|(_, _, n)| n.deployment == deployment);
-                if kind == EdgeKind::Hard && here && seen.insert(child) {
+                if kind == EdgeKind::Hard && is_local && seen.insert(child) {
                     open.push((
                         child,
                         EffectCause::Required { edit: seq, by: by.clone(), implicit: false },

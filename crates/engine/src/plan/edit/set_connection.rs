@@ -3,11 +3,12 @@ use serde::{Deserialize, Serialize};
 use super::{EditKind, EditNames, Written};
 use crate::cluster::ConnectionChange;
 use crate::ids::NodeId;
-use crate::plan::clash::{ClashSubject, Conflicts};
+use crate::plan::conflicts::{ClashSubject, Conflicts};
 use crate::plan::draft::Draft;
-use crate::plan::effects::{ConnectionUpdate, EffectCause, SetValue, ValueOwner};
-use crate::plan::materialize::{MaterializeError, Writing};
+use crate::plan::effects::{ConnectionUpdate, EffectCause};
 use crate::plan::refusal::EditError;
+use crate::plan::set_values::{SetValue, ValueOwner};
+use crate::plan::writing::{MaterializeError, Writing};
 
 /// Changes the given connection fields of a node in a blueprint. A node in no blueprint is
 /// edited without a proposal.
@@ -32,7 +33,7 @@ impl EditKind for SetConnection {
 
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
         let node = self.node;
-        let why = EffectCause::Requested { edit: seq };
+        let cause = EffectCause::Requested { edit: seq };
         draft.documented(node)?;
         let change = self.connection.checked().map_err(EditError::Connection)?;
         let earlier =
@@ -40,13 +41,13 @@ impl EditKind for SetConnection {
         draft
             .set
             .connections
-            .set(node, ConnectionUpdate { node, connection: change.after(earlier), why });
+            .set(node, ConnectionUpdate { node, connection: change.after(earlier), cause });
         Ok(())
     }
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
         for (field, value) in self.connection.fields() {
-            conflicts.say(ClashSubject::Connection { node: self.node, field }, &value);
+            conflicts.record(ClashSubject::Connection { node: self.node, field }, &value);
         }
     }
 
@@ -66,8 +67,8 @@ impl EditKind for SetConnection {
 }
 
 impl SetValue for ConnectionUpdate {
-    fn why(&self) -> &EffectCause {
-        &self.why
+    fn cause(&self) -> &EffectCause {
+        &self.cause
     }
 
     fn has_effect(&self, draft: &Draft<'_>) -> bool {

@@ -4,12 +4,13 @@ use serde_json::Value;
 use super::{EditKind, EditNames, Written};
 use crate::data::secret::contains_reference;
 use crate::ids::NodeId;
-use crate::plan::clash::{ClashSubject, Conflicts};
+use crate::plan::conflicts::{ClashSubject, Conflicts};
 use crate::plan::draft::Draft;
-use crate::plan::effects::{EffectCause, NewHints, SetValue, ValueOwner};
-use crate::plan::materialize::{MaterializeError, Writing};
+use crate::plan::effects::{EffectCause, NewHints};
 use crate::plan::refusal::EditError;
 use crate::plan::resolve::check_object;
+use crate::plan::set_values::{SetValue, ValueOwner};
+use crate::plan::writing::{MaterializeError, Writing};
 
 /// Maximum size of a node's hints, in bytes of JSON.
 pub const MAX_HINTS: usize = 64 * 1024;
@@ -48,17 +49,17 @@ impl EditKind for SetHints {
 
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
         let node = self.node;
-        let why = EffectCause::Requested { edit: seq };
+        let cause = EffectCause::Requested { edit: seq };
         let fqdn = draft.documented(node)?;
         check_object(&self.hints)
             .map_err(|error| EditError::Data { subject: format!("the hints of {fqdn}"), error })?;
         let hints = self.hints.as_object().cloned().unwrap_or_default();
-        draft.set.hints.set(node, NewHints { node, hints, why });
+        draft.set.hints.set(node, NewHints { node, hints, cause });
         Ok(())
     }
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
-        conflicts.say(ClashSubject::Hints { node: self.node }, &self.hints.to_string());
+        conflicts.record(ClashSubject::Hints { node: self.node }, &self.hints.to_string());
     }
 
     fn written(&self) -> Written<'_> {
@@ -75,8 +76,8 @@ impl EditKind for SetHints {
 }
 
 impl SetValue for NewHints {
-    fn why(&self) -> &EffectCause {
-        &self.why
+    fn cause(&self) -> &EffectCause {
+        &self.cause
     }
 
     fn has_effect(&self, draft: &Draft<'_>) -> bool {

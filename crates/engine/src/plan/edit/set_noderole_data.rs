@@ -4,12 +4,13 @@ use serde_json::Value;
 use super::{EditKind, EditNames, Written};
 use crate::cluster::NoderoleKey;
 use crate::ids::NodeId;
-use crate::plan::clash::{Conflicts, Owner};
+use crate::plan::conflicts::{Conflicts, Owner};
 use crate::plan::draft::Draft;
-use crate::plan::effects::{EffectCause, NoderoleData, SetValue, ValueOwner};
-use crate::plan::materialize::{MaterializeError, Writing};
+use crate::plan::effects::{EffectCause, NoderoleData};
 use crate::plan::refusal::EditError;
 use crate::plan::resolve::check_object;
+use crate::plan::set_values::{SetValue, ValueOwner};
+use crate::plan::writing::{MaterializeError, Writing};
 
 /// Sets a noderole's own data. Replaces the previous data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,11 +29,11 @@ impl EditKind for SetNoderoleData {
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
         let Self { node, noderole, data } = self;
         let node = *node;
-        let why = EffectCause::Requested { edit: seq };
+        let cause = EffectCause::Requested { edit: seq };
         let fqdn = &draft.noderole_on(node, noderole)?.fqdn;
         check_object(data)
             .map_err(|error| EditError::Data { subject: format!("{noderole} on {fqdn}"), error })?;
-        let entry = NoderoleData { node, noderole: noderole.clone(), data: data.clone(), why };
+        let entry = NoderoleData { node, noderole: noderole.clone(), data: data.clone(), cause };
         draft.set.noderole_data.set((node, noderole.clone()), entry);
         Ok(())
     }
@@ -55,12 +56,12 @@ impl EditKind for SetNoderoleData {
 }
 
 impl SetValue for NoderoleData {
-    fn why(&self) -> &EffectCause {
-        &self.why
+    fn cause(&self) -> &EffectCause {
+        &self.cause
     }
 
     fn has_effect(&self, draft: &Draft<'_>) -> bool {
-        draft.bound_by(self.node, &self.noderole).is_some_and(|edit| edit <= self.why.edit())
+        draft.bound_by(self.node, &self.noderole).is_some_and(|edit| edit <= self.cause.edit())
     }
 
     fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterializeError> {

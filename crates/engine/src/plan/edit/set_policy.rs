@@ -4,11 +4,12 @@ use super::{EditKind, EditNames, Written};
 use crate::counting::{count, many};
 use crate::gate::{COOLING_HOURS, Policy};
 use crate::ids::DeploymentId;
-use crate::plan::clash::{ClashSubject, Conflicts};
+use crate::plan::conflicts::{ClashSubject, Conflicts};
 use crate::plan::draft::Draft;
-use crate::plan::effects::{EffectCause, NewPolicy, SetValue, ValueOwner};
-use crate::plan::materialize::{MaterializeError, Writing};
+use crate::plan::effects::{EffectCause, NewPolicy};
 use crate::plan::refusal::EditError;
+use crate::plan::set_values::{SetValue, ValueOwner};
+use crate::plan::writing::{MaterializeError, Writing};
 
 /// Replaces the approval policy. The change must pass under both policies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,15 +22,15 @@ pub struct SetPolicy {
 
 impl EditKind for SetPolicy {
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
-        let why = EffectCause::Requested { edit: seq };
+        let cause = EffectCause::Requested { edit: seq };
         self.policy.check()?;
-        draft.set.policy = Some(NewPolicy { policy: self.policy.clone(), why });
+        draft.set.policy = Some(NewPolicy { policy: self.policy.clone(), cause });
         Ok(())
     }
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
         let policy = serde_json::to_string(&self.policy).unwrap_or_default();
-        conflicts.say(ClashSubject::Policy, &policy);
+        conflicts.record(ClashSubject::Policy, &policy);
     }
 
     fn written(&self) -> Written<'_> {
@@ -64,8 +65,8 @@ pub fn sign_in_demands(policy: &Policy, name: impl Fn(DeploymentId) -> String) -
 }
 
 impl SetValue for NewPolicy {
-    fn why(&self) -> &EffectCause {
-        &self.why
+    fn cause(&self) -> &EffectCause {
+        &self.cause
     }
 
     fn has_effect(&self, _: &Draft<'_>) -> bool {

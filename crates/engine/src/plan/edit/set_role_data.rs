@@ -3,12 +3,13 @@ use serde_json::Value;
 
 use super::{EditKind, EditNames, Written};
 use crate::ids::{DeploymentId, RoleName};
-use crate::plan::clash::{Conflicts, Owner};
+use crate::plan::conflicts::{Conflicts, Owner};
 use crate::plan::draft::Draft;
-use crate::plan::effects::{EffectCause, RoleData, SetValue, ValueOwner};
-use crate::plan::materialize::{MaterializeError, Writing};
+use crate::plan::effects::{EffectCause, RoleData};
 use crate::plan::refusal::EditError;
 use crate::plan::resolve::check_object;
+use crate::plan::set_values::{SetValue, ValueOwner};
+use crate::plan::writing::{MaterializeError, Writing};
 
 /// Sets the deployment's data for a role. Replaces the previous data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,14 +28,14 @@ impl EditKind for SetRoleData {
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
         let Self { deployment, role, data } = self;
         let deployment = *deployment;
-        let why = EffectCause::Requested { edit: seq };
+        let cause = EffectCause::Requested { edit: seq };
         let name = draft.deployment(deployment)?.name.to_string();
         if !draft.deployment(deployment)?.roles.contains_key(role) {
             return Err(EditError::NotARoleHere { deployment: name, role: role.clone() });
         }
         check_object(data)
             .map_err(|error| EditError::Data { subject: format!("{role} in {name}"), error })?;
-        let entry = RoleData { deployment, role: role.clone(), data: data.clone(), why };
+        let entry = RoleData { deployment, role: role.clone(), data: data.clone(), cause };
         draft.set.role_data.set((deployment, role.clone()), entry);
         Ok(())
     }
@@ -53,14 +54,14 @@ impl EditKind for SetRoleData {
 }
 
 impl SetValue for RoleData {
-    fn why(&self) -> &EffectCause {
-        &self.why
+    fn cause(&self) -> &EffectCause {
+        &self.cause
     }
 
     fn has_effect(&self, draft: &Draft<'_>) -> bool {
         draft
             .role_removed_by(self.deployment, &self.role)
-            .is_some_and(|edit| edit <= self.why.edit())
+            .is_some_and(|edit| edit <= self.cause.edit())
     }
 
     fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterializeError> {

@@ -3,10 +3,10 @@ use serde::{Deserialize, Serialize};
 use super::{EditKind, EditNames, Written};
 use crate::cluster::NoderoleKey;
 use crate::ids::NodeId;
-use crate::plan::clash::Conflicts;
+use crate::plan::conflicts::Conflicts;
 use crate::plan::draft::Draft;
 use crate::plan::refusal::EditError;
-use crate::plan::restore::{Goal, State};
+use crate::plan::restore_goals::{Goal, State};
 
 /// Removes a noderole from its node. The noderoles that it required stay. Its children get
 /// another parent if binding would find one. Otherwise, the edit is refused unless

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::{Edit, EditKind, EditNames, Unbind, Written};
 use crate::cluster::NoderoleKey;
 use crate::ids::NodeId;
-use crate::plan::clash::Conflicts;
+use crate::plan::conflicts::Conflicts;
 use crate::plan::draft::Draft;
 use crate::plan::refusal::EditError;
-use crate::plan::restore::{Goal, State};
+use crate::plan::restore_goals::{Goal, State};
 
 /// Removes the same noderole from several nodes. Equal to single edits in the order of the node
 /// ids, but either all take effect or none.

@@ -3,11 +3,11 @@ use serde::{Deserialize, Serialize};
 use super::{EditKind, EditNames, Written};
 use crate::canonical::Hash;
 use crate::ids::{BarclampName, DeploymentId};
-use crate::plan::clash::{ClashSubject, Conflicts};
+use crate::plan::conflicts::{ClashSubject, Conflicts};
 use crate::plan::draft::Draft;
 use crate::plan::effects::EffectCause;
 use crate::plan::refusal::EditError;
-use crate::plan::restore::{Goal, State};
+use crate::plan::restore_goals::{Goal, State};
 
 /// Makes a version of a barclamp available to a deployment and its descendants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +32,7 @@ impl EditKind for UseBarclamp {
             return Err(EditError::OtherBarclamp {
                 version,
                 found: content.name.clone(),
-                asked: barclamp.clone(),
+                requested: barclamp.clone(),
             });
         }
         draft.pin(deployment, barclamp, Some(version))?;
@@ -44,7 +44,7 @@ impl EditKind for UseBarclamp {
     fn record(&self, conflicts: &mut Conflicts<'_>) {
         let over =
             ClashSubject::Barclamp { deployment: self.deployment, barclamp: self.barclamp.clone() };
-        conflicts.say(over, &self.version.to_string());
+        conflicts.record(over, &self.version.to_string());
     }
 
     fn written(&self) -> Written<'_> {

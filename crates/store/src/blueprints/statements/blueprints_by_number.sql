@@ -1,5 +1,5 @@
 SELECT t.number, t.kind, t.root, t.enabled, t.reason, t.committed_at AS at, p.name AS by, s.id AS review, s.title,
-d.name AS deployment,
+d.name AS deployment, d.id AS deployment_id,
 ARRAY(SELECT w.name FROM review_author a JOIN person w ON w.id = a.person_id
       WHERE a.review_id = s.id ORDER BY w.name) AS authors,
 ARRAY(SELECT w.name FROM (SELECT DISTINCT ON (v.person_id) v.person_id, v.kind, v.at FROM verdict v

@@ -8,7 +8,7 @@ WITH counted AS (UPDATE node SET contradicting_checks = $2, last_seen_at = CASE 
        AND NOT (l.reached AND l.connection_no = (SELECT connection_no FROM node WHERE id = $1) AND NOT EXISTS (
          SELECT FROM health_check later WHERE later.node_id = $1 AND later.reached AND later.connection_no = l.connection_no
            AND later.address = l.address AND later.at > l.at))),
-     kept AS (
+     inserted AS (
        INSERT INTO health_check (node_id, reached, address, detail, duration_ms, by, attempts)
        VALUES ($1, $3, left($5, 300), left($6, 2000), $7, $8, $10) RETURNING reached, address, detail, attempts)
-SELECT NOT EXISTS (SELECT FROM last JOIN kept USING (reached, address, detail, attempts))
+SELECT NOT EXISTS (SELECT FROM last JOIN inserted USING (reached, address, detail, attempts))

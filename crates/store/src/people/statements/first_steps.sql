@@ -15,10 +15,10 @@ theirs AS MATERIALIZED (SELECT DISTINCT a.action, a.review AS id FROM (
 line AS MATERIALIZED (SELECT t.number FROM (
     SELECT id FROM mine UNION SELECT id FROM theirs WHERE action = 'review.commit') m
   JOIN blueprint t ON t.review_id = m.id ORDER BY t.number DESC LIMIT 20),
-asked AS (SELECT s.id, s.noderole_id FROM line JOIN step s ON s.generation = line.number LIMIT 1000),
-walked AS MATERIALIZED (SELECT r.*, asked.noderole_id FROM asked,
+line_step AS (SELECT s.id, s.noderole_id FROM line JOIN step s ON s.generation = line.number LIMIT 1000),
+walked AS MATERIALIZED (SELECT r.*, line_step.noderole_id FROM line_step,
   LATERAL (SELECT r.step_id, r.id, r.generation, r.outcome, r.ended_at FROM run r
-  WHERE r.step_id = asked.id ORDER BY r.id DESC LIMIT 20) r)
+  WHERE r.step_id = line_step.id ORDER BY r.id DESC LIMIT 20) r)
 SELECT EXISTS (SELECT FROM mine) OR EXISTS (SELECT FROM own)
     OR EXISTS (SELECT FROM acts WHERE action = 'proposal.edit') AS edited,
   (SELECT max(id) FROM mine) AS review,

@@ -1,5 +1,5 @@
 -- The facts of reviews (s) of proposals (p) with their blueprints (t). $2: the maximum number of
--- threads per review.
+-- threads per review. Every move of a deployment has its risk, so left_holds runs for few reviews.
 SELECT s.id, p.state = 'open' AND p.version = s.version AS newest, t.number AS target,
   p.state = 'discarded' AS discarded, s.policy_number, s.epoch, s.approvals_needed, s.risk,
   ARRAY(SELECT a.person_id FROM review_author a WHERE a.review_id = s.id) AS authors,
@@ -26,4 +26,6 @@ SELECT s.id, p.state = 'open' AND p.version = s.version AS newest, t.number AS t
         JOIN person w ON w.id = c.person_id
         WHERE o.proposal_id = p.id AND p.state = 'open' ORDER BY c.id LIMIT $2) AS threads,
   (SELECT coalesce(jsonb_agg(jsonb_build_array(m.name, m.head_no) ORDER BY m.deployment_id), '[]')
-   FROM moved_base(s.id) m WHERE p.state = 'open') AS moved
+   FROM moved_base(s.id) m WHERE p.state = 'open') AS moved,
+  (SELECT coalesce(jsonb_agg(jsonb_build_array(l.name, l.on_hold, l.held_by)), '[]')
+   FROM left_holds(s.id) l WHERE p.state = 'open' AND 'move' = ANY (s.risk)) AS left_holds

@@ -1,4 +1,4 @@
-SELECT s.id, s.title, coalesce(s.summary->'deployments'->>d.id::text, d.name), n.id, n.fqdn,
+SELECT s.id, s.title, coalesce(s.summary->'deployments'->>d.id::text, d.name), d.id, n.id, n.fqdn,
   ARRAY(SELECT w.name FROM review_author a JOIN person w ON w.id = a.person_id
         WHERE a.review_id = s.id ORDER BY w.name),
   s.created_at, coalesce(s.summary->>'short', s.summary->'lines'->>0, ''),

@@ -5,9 +5,9 @@ FROM step_admission($1) a JOIN step s ON s.id = a.step_id JOIN node n ON n.id = 
 JOIN concurrency_group g ON g.id = s.concurrency_group_id JOIN deployment d ON d.id = g.deployment_id
 CROSS JOIN LATERAL (SELECT split_part(n.fqdn, '.', 1) AS node, d.name || '/' || g.name AS concurrency_group) name
 CROSS JOIN LATERAL (
-  SELECT jsonb_build_object('rule', 'no_run_needed') AS reason, 0 AS place WHERE a.needs_no_run
+  SELECT jsonb_build_object('rule', 'no_run_needed') AS reason, 0 AS position WHERE a.needs_no_run
   UNION ALL
-  SELECT jsonb_build_object('rule', 'unknown', 'what', 'disruption budget ' || b.id), b.id
+  SELECT jsonb_build_object('rule', 'unknown', 'object', 'disruption budget ' || b.id), b.id
   FROM unnest(s.disruption_budget_ids) AS b (id)
   WHERE a.unknown AND NOT EXISTS (SELECT FROM disruption_budget k WHERE k.id = b.id)
   UNION ALL
@@ -19,15 +19,15 @@ CROSS JOIN LATERAL (
   FROM unnest(a.node_reasons) AS u (rule)
   UNION ALL
   SELECT jsonb_build_object('rule', 'node_blocked', 'node', name.node, 'by', min(e.id::text)), 0
-  FROM step e WHERE a.node_blocked AND e.node_id = s.node_id AND e.state = 'error' AND e.freezes_node
+  FROM step e WHERE a.node_blocked AND e.node_id = s.node_id AND e.state = 'error' AND e.blocks_node
   HAVING count(*) > 0
   UNION ALL
-  SELECT jsonb_build_object('rule', 'on_hold', 'deployment', h.name, 'by', p.name), h.place
+  SELECT jsonb_build_object('rule', 'on_hold', 'deployment', h.name, 'by', p.name), h.position
   FROM (
-    WITH RECURSIVE above (parent, name, on_hold_by, place) AS (
+    WITH RECURSIVE above (parent, name, on_hold_by, position) AS (
       SELECT d.parent, d.name, d.on_hold_by, 0 WHERE a.on_hold
       UNION ALL
-      SELECT u.parent, u.name, u.on_hold_by, v.place + 1 FROM above v JOIN deployment u ON u.id = v.parent
+      SELECT u.parent, u.name, u.on_hold_by, v.position + 1 FROM above v JOIN deployment u ON u.id = v.parent
     )
     SELECT * FROM above
   ) h JOIN person p ON p.id = h.on_hold_by
@@ -65,4 +65,4 @@ CROSS JOIN LATERAL (
   FROM run_admission($1) e WHERE a.no_worker OR a.run_limit
 ) r
 WHERE a.step_id = ANY ($2) AND a.state = 'todo'
-ORDER BY a.step_id, r.place
+ORDER BY a.step_id, r.position

@@ -42,7 +42,7 @@ one_each AS (
 over AS (
   SELECT x.id FROM (
     SELECT o.id, r.free,
-      dense_rank() OVER (PARTITION BY b.id ORDER BY n.priority DESC, n.since, n.rank, n.id) AS place,
+      dense_rank() OVER (PARTITION BY b.id ORDER BY n.priority DESC, n.since, n.rank, n.id) AS position,
       a.step_id IS NOT NULL AND 1 = row_number() OVER (
         PARTITION BY b.id, a.step_id IS NULL ORDER BY o.priority DESC, o.since, o.rank, o.id) AS may_exceed
     FROM one_each o CROSS JOIN LATERAL unnest(o.disruption_budget_ids) AS b (id) JOIN disruption_budget_admission() r ON r.id = b.id
@@ -55,7 +55,7 @@ over AS (
     ) n
     WHERE o.disruption_budget_ids <> '{}'
       AND NOT EXISTS (SELECT FROM down_nodes() d WHERE d.disruption_budget_id = b.id AND d.node_id = o.node_id)
-  ) x WHERE x.place > x.free AND NOT x.may_exceed
+  ) x WHERE x.position > x.free AND NOT x.may_exceed
 ),
 -- Deployments take turns: the position of a step is the number of runs and earlier steps of its
 -- deployment.

@@ -1,11 +1,8 @@
-WITH RECURSIVE held AS (
-  SELECT id FROM deployment WHERE on_hold_by IS NOT NULL
-  UNION SELECT d.id FROM deployment d JOIN held ON d.parent = held.id),
-queued AS MATERIALIZED (
+WITH queued AS MATERIALIZED (
   SELECT r.id, s.timeout_s,
     h.enabled AND s.state = 'transition' AND s.generation = r.generation AND r.epoch = h.epoch
       AND NOT r.cancel_requested AND n.available
-      AND l.deployment_id NOT IN (SELECT id FROM held) AS may_start
+      AND l.deployment_id NOT IN (SELECT d.id FROM deployments_on_hold() d) AS may_start
   FROM run r JOIN step s ON s.id = r.step_id
   JOIN concurrency_group l ON l.id = r.concurrency_group_id JOIN jig j ON j.name = s.jig
   JOIN node n ON n.id = r.node_id CROSS JOIN head h

@@ -1,8 +1,8 @@
--- Locked, so that no run of the step starts before the result is stored. No row: the result counts no
--- longer, because the lease is over or the step changed. disturbed: a failure says nothing, because
--- Gantry may not touch the node now, or an exclusive run worked on it during the check.
+-- Locked, so that no run of the step starts before the result is stored. No row: the result counts
+-- no longer, because the lease is over or the step changed. disturbed: a failure says nothing,
+-- because Gantry may not touch the node now, or an exclusive run worked on it during the check.
 SELECT s.generation, s.state = 'error' AS is_failed, s.destructive, s.noderole_id, n.deployment_id,
-  s.check_s, c.generation AS checked_generation, c.state AS checked_state, c.failures, c.reran,
+  s.check_s, c.generation AS checked_generation, c.state AS checked_state, c.failures, c.caused_rerun,
   NOT s.node_fits OR s.pending > 0 OR NOT h.enabled OR on_hold(n.deployment_id) OR EXISTS (
     SELECT FROM (
       SELECT r.ended_at FROM run r WHERE r.node_id = s.node_id AND r.exclusive

@@ -5,7 +5,7 @@ SELECT r.id, r.step_id, s.action, s.noderole_id, nr.role, nr.instance, nr.role_h
   node_connection(n.transport, n.address, n.connection) AS connection,
   d.name AS home, n.facts, n.hints, h.number AS head, ht.root AS head_root,
   s.node_id AS step_node, s.state AS step_state, s.jig, s.destructive, s.exclusive AS step_exclusive, s.immediate, s.needs,
-  s.place, s.rank, s.input_version, s.timeout_s, s.generation AS step_generation, s.applied_generation, l.name AS concurrency_group,
+  s.run_location, s.rank, s.input_version, s.timeout_s, s.generation AS step_generation, s.applied_generation, l.name AS concurrency_group,
   l.deployment_id AS group_deployment, r.concurrency_group_id = s.concurrency_group_id AS same_group, nr.data, n.deployment_id AS node_deployment, h.enabled,
   on_hold(nr.deployment_id) AS on_hold, n.phantom OR n.available AS available,
   node_fits(s.needs, n.phantom, n.removed_in, n.available, n.alive, n.joined) AS fits, j.active AS jig_active,

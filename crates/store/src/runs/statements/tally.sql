@@ -1,6 +1,6 @@
-SELECT d.deployments, d.held, d.proposed, n.nodes, n.dead, n.maintenance, r.queued, r.running, r.oldest,
+SELECT d.deployments, d.on_hold, d.proposed, n.nodes, n.dead, n.maintenance, r.queued, r.running, r.oldest,
 coalesce(extract(epoch FROM now() - r.oldest), 0)::float8 AS oldest_age, w.workers, w.capacity, o.open_reviews FROM
-(SELECT count(*) AS deployments, count(*) FILTER (WHERE on_hold_by IS NOT NULL) AS held,
+(SELECT count(*) AS deployments, count(*) FILTER (WHERE on_hold_by IS NOT NULL) AS on_hold,
         (SELECT count(DISTINCT deployment_id) FROM proposal WHERE state = 'open' AND kind = 'personal') AS proposed
  FROM deployment WHERE removed_in IS NULL) d,
 (SELECT count(*) AS nodes, count(*) FILTER (WHERE NOT alive) AS dead, count(*) FILTER (WHERE NOT available) AS maintenance

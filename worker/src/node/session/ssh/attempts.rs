@@ -141,8 +141,9 @@ mod tests {
                 .iter()
                 .all(|(_, result)| matches!(result, AddressResult::Pending))
         );
-        let longest = ATTEMPT_DELAY * u32::try_from(ADDRESSES).expect("few") + LOGIN_TIMEOUT;
-        assert!(longest < Duration::from_secs(30), "what reach() promises");
+        let longest =
+            ATTEMPT_DELAY * u32::try_from(ADDRESSES).expect("a small number") + LOGIN_TIMEOUT;
+        assert!(longest < Duration::from_secs(30), "reach() must return within 30 s");
     }
 
     #[tokio::test]

@@ -86,7 +86,7 @@ fn process_on(channel: Channel<client::Msg>, connection: SharedSession) -> Proce
         let _ = sender.close().await;
         drop(connection);
     });
-    Process::there(
+    Process::remote(
         [Box::new(stdout), Box::new(stderr)],
         Box::new(stdin),
         ending,

@@ -9,8 +9,8 @@ pub enum SshError {
     #[error("Cannot reach the node: {}", .0.join("; "))]
     Unreachable(Vec<String>),
     /// The rules forbid connections to this address.
-    #[error("{address}: {why}")]
-    Refused { address: String, why: engine::reach::Refused },
+    #[error("{address}: {reason}")]
+    Refused { address: String, reason: engine::reach::Refused },
     /// The server's host key differs from the pinned one.
     #[error(
         "Unexpected host key of {address}: {found}, but the node's record has {pinned}. If the \

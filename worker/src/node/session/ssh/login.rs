@@ -60,11 +60,14 @@ pub(super) async fn log_in(
     key: &Arc<PrivateKey>,
     first_bytes: &FirstBytes,
 ) -> Result<Handle<PinnedHostKey>, SshError> {
-    let unreached =
-        |why: &dyn std::fmt::Display| SshError::Unreachable(vec![format!("{address}: {why}")]);
+    let unreached = |reason: &dyn std::fmt::Display| {
+        SshError::Unreachable(vec![format!("{address}: {reason}")])
+    };
     let stream = match timeout(CONNECT_TIMEOUT, dialer.connect(address, endpoint.port)).await {
         Ok(stream) => stream.map_err(|error| match error {
-            ConnectError::Refused(why) => SshError::Refused { address: address.to_owned(), why },
+            ConnectError::Refused(reason) => {
+                SshError::Refused { address: address.to_owned(), reason }
+            }
             ConnectError::Failed(error) => unreached(&error),
         })?,
         Err(_) => {

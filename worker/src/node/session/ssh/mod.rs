@@ -151,14 +151,14 @@ impl SshSessions {
 
     /// Discards a connection that no longer works, although it is open. The next command makes a
     /// new one, preferably to another address.
-    pub async fn give_up(&self, endpoint: &SshEndpoint, why: &str) {
+    pub async fn give_up(&self, endpoint: &SshEndpoint, reason: &str) {
         let slot = self.slot(endpoint);
         let mut state = slot.lock().await;
         let Some(connection) = state.connection.take() else { return };
         let address = &connection.address;
         state.answered.take_if(|answered| answered == address);
         state.silent = Some(address.clone());
-        let error = format!("no data after the login: {why}");
+        let error = format!("no data after the login: {reason}");
         let each = vec![Attempt {
             address: TriedAddress { address: address.clone(), reached: false, error },
             reveals: false,

@@ -1,11 +1,11 @@
-//! Compares trails of small random graphs with all paths.
+//! Compares marked paths of small random graphs with all paths.
 
-#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::cluster::graph::{Item, Unfold, fold};
-use engine::cluster::trail::{PathSet, along, between, longest, waves};
+use engine::cluster::marked_path::{PathSet, along, between, longest, waves};
 use engine::cluster::{EdgeKind, NoderoleKey};
 use engine::ids::{DeploymentId, Fqdn, NodeId, NoderoleId, RoleName};
 use proptest::prelude::*;
@@ -66,16 +66,16 @@ fn weight(weights: &[u64], of: NoderoleId) -> u64 {
 
 proptest! {
     #[test]
-    fn trail_contains_exactly_edges_on_paths(items in graph(), from in some(), to in some()) {
-        let mut wanted = PathSet::default();
-        for way in every_path(&items) {
-            if way.len() > 1 && from.contains(&way[0]) && to.contains(&way[way.len() - 1]) {
-                let one = along(&way);
-                wanted.noderoles.extend(one.noderoles);
-                wanted.edges.extend(one.edges);
+    fn set_contains_exactly_edges_on_paths(items in graph(), from in some(), to in some()) {
+        let mut expected = PathSet::default();
+        for path in every_path(&items) {
+            if path.len() > 1 && from.contains(&path[0]) && to.contains(&path[path.len() - 1]) {
+                let one = along(&path);
+                expected.noderoles.extend(one.noderoles);
+                expected.edges.extend(one.edges);
             }
         }
-        prop_assert_eq!(between(&items, &from, &to), wanted);
+        prop_assert_eq!(between(&items, &from, &to), expected);
     }
 
     #[test]
@@ -84,11 +84,11 @@ proptest! {
         weights in proptest::collection::vec(0_u64..50, COUNT),
         turned in any::<prop::sample::Index>(),
     ) {
-        let of = |way: &[NoderoleId]| way.iter().map(|id| weight(&weights, *id)).sum::<u64>();
+        let of = |path: &[NoderoleId]| path.iter().map(|id| weight(&weights, *id)).sum::<u64>();
         let all = every_path(&items);
         let found = longest(&items, |id| weight(&weights, id));
         prop_assert!(all.contains(&found), "{found:?} is no way");
-        prop_assert_eq!(of(&found), all.iter().map(|way| of(way)).max().unwrap());
+        prop_assert_eq!(of(&found), all.iter().map(|path| of(path)).max().unwrap());
 
         let mut others = items.clone();
         others.rotate_left(turned.index(COUNT));
@@ -97,32 +97,32 @@ proptest! {
 
     #[test]
     fn wave_equals_longest_path_length(items in graph()) {
-        let mut wanted: BTreeMap<NoderoleId, usize> = BTreeMap::new();
-        for way in every_path(&items) {
-            let longest = wanted.entry(way[way.len() - 1]).or_default();
-            *longest = (*longest).max(way.len());
+        let mut expected: BTreeMap<NoderoleId, usize> = BTreeMap::new();
+        for path in every_path(&items) {
+            let longest = expected.entry(path[path.len() - 1]).or_default();
+            *longest = (*longest).max(path.len());
         }
         for (item, wave) in items.iter().zip(waves(&items)) {
-            prop_assert_eq!(wave.map(|wave| wave as usize), wanted.get(&item.id).copied());
+            prop_assert_eq!(wave.map(|wave| wave as usize), expected.get(&item.id).copied());
         }
     }
 
     #[test]
-    fn fold_marks_trail_edges_once(items in graph(), from in some(), to in some()) {
-        let trail = between(&items, &from, &to);
+    fn fold_marks_path_edges_once(items in graph(), from in some(), to in some()) {
+        let marked_path = between(&items, &from, &to);
         for unfold in [
             Unfold::default(),
             Unfold { noderoles: items.iter().map(|item| item.id).collect(), ..Unfold::default() },
         ] {
-            let folded = fold(&items, &unfold, &trail);
-            let marked: usize = folded.edges.iter().map(|edge| edge.on_trail).sum();
+            let folded = fold(&items, &unfold, &marked_path);
+            let marked: usize = folded.edges.iter().map(|edge| edge.on_path).sum();
             let mut vertex_of = BTreeMap::new();
             for (at, vertex) in folded.vertices.iter().enumerate() {
                 vertex_of.extend(vertex.members.iter().map(|member| (items[*member].id, at)));
             }
-            let seen = trail.edges.iter().filter(|(from, to)| vertex_of[from] != vertex_of[to]).count();
+            let seen = marked_path.edges.iter().filter(|(from, to)| vertex_of[from] != vertex_of[to]).count();
             prop_assert_eq!(marked, seen);
-            prop_assert!(folded.edges.iter().all(|edge| edge.on_trail <= edge.count));
+            prop_assert!(folded.edges.iter().all(|edge| edge.on_path <= edge.count));
         }
     }
 }

@@ -1,12 +1,13 @@
-//! Trails through the graph of noderoles: all paths between two sets, the longest path, and waves.
+//! Marked paths through the graph of noderoles: all paths between two sets, the longest path, and
+//! waves.
 //!
-//! A trail is computed on noderoles and marked on the folded graph afterwards. The reverse would be
-//! wrong: in a folded graph, `dns` before `run` and `run` before `app` can concern different nodes.
-//! A path through both would then be one that no step waits for.
+//! A marked path is computed on noderoles and marked on the folded graph afterwards. The reverse
+//! would be wrong: in a folded graph, `dns` before `run` and `run` before `app` can concern
+//! different nodes. A path through both would then be one that no step waits for.
 //!
-//! Invariants (`tests/graph_trails.rs` checks each against all paths of small graphs):
+//! Invariants (`tests/graph_paths.rs` checks each against all paths of small graphs):
 //!
-//! * An edge is on the trail between two sets if and only if some path between them uses it.
+//! * An edge is on the marked path between two sets if and only if some path between them uses it.
 //! * The longest path is a path with the greatest weight. Among equal ones, the choice does not
 //!   depend on the order of the items.
 //! * A noderole's wave is one more than the last wave of its parents.
@@ -20,37 +21,23 @@ use std::collections::BTreeSet;
 use petgraph::Incoming;
 use petgraph::graph::NodeIndex;
 
+pub use crate::cluster::graph::PathSet;
 use crate::cluster::graph::{Direction, Item, indexed, reach};
 use crate::ids::NoderoleId;
 use crate::walk::{self, acyclic};
-
-/// A set of edges and their ends.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PathSet {
-    /// The ends of its edges. The longest path can be a single noderole without edges.
-    pub noderoles: BTreeSet<NoderoleId>,
-    /// Edges as (parent, child).
-    pub edges: BTreeSet<(NoderoleId, NoderoleId)>,
-}
-
-impl PathSet {
-    pub fn is_empty(&self) -> bool {
-        self.noderoles.is_empty()
-    }
-}
 
 /// All paths from one of `from` down to one of `to`, in the direction from parents to children.
 pub fn between(items: &[Item], from: &BTreeSet<NoderoleId>, to: &BTreeSet<NoderoleId>) -> PathSet {
     let descendants = reach(items, from, Direction::Down, usize::MAX);
     let before = reach(items, to, Direction::Up, usize::MAX);
-    let mut trail = PathSet::default();
+    let mut marked_path = PathSet::default();
     for item in items.iter().filter(|item| before.contains(&item.id)) {
         for (parent, _) in item.parents.iter().filter(|(parent, _)| descendants.contains(parent)) {
-            trail.edges.insert((*parent, item.id));
-            trail.noderoles.extend([*parent, item.id]);
+            marked_path.edges.insert((*parent, item.id));
+            marked_path.noderoles.extend([*parent, item.id]);
         }
     }
-    trail
+    marked_path
 }
 
 /// The path of the greatest weight, from its first noderole to its last. Among equal paths, it
@@ -84,7 +71,7 @@ pub fn longest(items: &[Item], weight: impl Fn(NoderoleId) -> u64) -> Vec<Nodero
     path
 }
 
-/// The trail that consists of one path.
+/// The marked path that is a single path.
 pub fn along(path: &[NoderoleId]) -> PathSet {
     PathSet {
         noderoles: path.iter().copied().collect(),

@@ -21,35 +21,35 @@ WITH RECURSIVE running AS MATERIALIZED (
   FROM run r JOIN step s ON s.id = r.step_id WHERE r.ended_at IS NULL
 ),
 -- Steps blocked by a failure. The walk starts at the failures and stops at the limit.
-struck (id) AS (
+blocked_by_failure (id) AS (
   SELECT id FROM step WHERE state = 'error' AND 'blocked' = ANY ($3)
   UNION
-  SELECT c.id FROM struck JOIN step p ON p.id = struck.id JOIN edge e ON e.parent = p.id
+  SELECT c.id FROM blocked_by_failure JOIN step p ON p.id = blocked_by_failure.id JOIN edge e ON e.parent = p.id
   JOIN step c ON c.id = e.child AND c.state = 'blocked'
   WHERE CASE p.state WHEN 'error' THEN e.kind <> 'order_only' AND c.join_after = 'success'
                      ELSE NOT (e.kind = 'order_only' AND p.skipped IS NOT NULL) END
 ),
-behind AS MATERIALIZED (
-  SELECT id FROM struck LIMIT 8 * $2
+dependency_failed AS MATERIALIZED (
+  SELECT id FROM blocked_by_failure LIMIT 8 * $2
 ),
-looked AS MATERIALIZED (
+read_steps AS MATERIALIZED (
   SELECT l.id, l.state, l.since FROM unnest($3::text[]) AS w (state) CROSS JOIN LATERAL (
     SELECT s.id, s.state, s.since FROM step s
     WHERE s.state = w.state AND s.state IN ('blocked', 'todo', 'transition', 'error')
       AND ($4::bigint[] IS NULL OR s.concurrency_group_id = ANY ($4)) AND ($5::uuid IS NULL OR s.node_id = $5)
       AND ($6::bool IS NOT TRUE OR (s.since, s.id) {comparison} ($7::timestamptz, $8::uuid))
       AND ($13::uuid[] IS NULL OR s.id = ANY ($13))
-    ORDER BY s.since {way}, s.id {way} LIMIT $2
+    ORDER BY s.since {order}, s.id {order} LIMIT $2
   ) l
 ),
 -- States that may have more steps than were read.
-cut AS MATERIALIZED (
-  SELECT state FROM looked GROUP BY state HAVING count(*) >= $2
+truncated AS MATERIALIZED (
+  SELECT state FROM read_steps GROUP BY state HAVING count(*) >= $2
 ),
-waiting AS MATERIALIZED (
-  SELECT looked.*, CASE looked.state
+pending AS MATERIALIZED (
+  SELECT read_steps.*, CASE read_steps.state
       WHEN 'error' THEN 'failed'
-      WHEN 'blocked' THEN CASE WHEN looked.id IN (SELECT id FROM behind) THEN 'dependency_failed' ELSE 'parents' END
+      WHEN 'blocked' THEN CASE WHEN read_steps.id IN (SELECT id FROM dependency_failed) THEN 'dependency_failed' ELSE 'parents' END
       WHEN 'transition' THEN CASE
         WHEN r.step_id IS NULL THEN 'unknown'
         WHEN r.queued AND a.no_worker THEN 'no_worker'
@@ -58,20 +58,21 @@ waiting AS MATERIALIZED (
         WHEN r.overdue THEN 'overdue'
       END
       ELSE coalesce(a.reason, 'ready')
-    END AS wait
-  FROM looked JOIN step_admission($1) a ON a.step_id = looked.id LEFT JOIN running r ON r.step_id = looked.id
+    END AS reason
+  FROM read_steps JOIN step_admission($1) a ON a.step_id = read_steps.id LEFT JOIN running r ON r.step_id = read_steps.id
 ),
 counted AS MATERIALIZED (
-  SELECT *, count(*) OVER (PARTITION BY wait) AS total, row_number() OVER (PARTITION BY wait ORDER BY since {way}, id {way}) AS place
-  FROM waiting WHERE wait IS NOT NULL
+  SELECT *, count(*) OVER (PARTITION BY reason) AS total, row_number() OVER (PARTITION BY reason ORDER BY since {order}, id {order}) AS position
+  FROM pending WHERE reason IS NOT NULL
 )
-SELECT c.wait, c.total, c.place, EXISTS (SELECT FROM cut WHERE cut.state = c.state) AS more,
+SELECT c.reason, c.total, c.position, EXISTS (SELECT FROM truncated WHERE truncated.state = c.state) AS more,
   c.id AS step, c.state, c.since, s.noderole_id AS noderole, r.role, s.action, s.node_id AS node, n.fqdn, d.name AS deployment,
+  r.deployment_id,
   s.failures, s.retries, s.error, CASE WHEN isfinite(s.not_before) THEN s.not_before END AS not_before,
   o.id AS run, o.state AS run_state, o.queued_at, w.name AS worker,
   CASE WHEN c.state = 'error' THEN (SELECT max(x.id) FROM run x WHERE x.step_id = c.id) END AS last_run
 FROM counted c JOIN step s ON s.id = c.id JOIN noderole r ON r.id = s.noderole_id JOIN node n ON n.id = s.node_id
 JOIN deployment d ON d.id = r.deployment_id
 LEFT JOIN run o ON o.step_id = s.id AND o.ended_at IS NULL LEFT JOIN worker w ON w.id = o.worker_id
-WHERE c.place <= CASE WHEN c.wait = $9 THEN $10::bigint ELSE $11::bigint END
-ORDER BY c.wait, c.place
+WHERE c.position <= CASE WHEN c.reason = $9 THEN $10::bigint ELSE $11::bigint END
+ORDER BY c.reason, c.position

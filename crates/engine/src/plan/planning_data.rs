@@ -1,11 +1,11 @@
 //! The input of planning in the browser: the skeleton and the part of the catalog that is in use.
 //!
 //! The catalog contains every version ever imported, but planning reads only those that are pinned,
-//! bound or used. A client with the ground of a proposal therefore computes the same effects as the
-//! server, by hash. The exception is a further edit that uses a version outside of the ground; then
-//! [`Grounded::effects_with`] returns nothing.
+//! bound or used. A client with the data of a proposal therefore computes the same effects as the
+//! server, by hash. The exception is a further edit that uses a version outside of this data; then
+//! [`PlanningContext::effects_with`] returns nothing.
 //!
-//! One module builds and reads the ground, so that both sides agree on what it omits.
+//! One module builds and reads the data, so that both sides agree on what it omits.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use crate::cluster::Skeleton;
 /// The input of planning: skeleton and relevant catalog entries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Ground {
+pub struct PlanningData {
     /// All deployments, nodes and noderoles. The receiver must build its index with
-    /// [`Ground::open`].
+    /// [`PlanningData::open`].
     pub skeleton: Skeleton,
     /// The barclamps in use now or after the edits, by content hash.
     pub barclamps: Vec<(Hash, Barclamp)>,
@@ -44,8 +44,8 @@ fn used(edit: &Edit) -> Option<Hash> {
     }
 }
 
-impl Ground {
-    /// The ground of these [`versions`]. Returns `None` if it has more than `max_parts` nodes,
+impl PlanningData {
+    /// The data of these [`versions`]. Returns `None` if it has more than `max_parts` nodes,
     /// noderoles, edges and roles.
     pub fn of(
         skeleton: &Skeleton,
@@ -53,7 +53,7 @@ impl Ground {
         versions: &BTreeSet<Hash>,
         max_parts: usize,
     ) -> Option<Self> {
-        // Checks the size first, so that an excessive ground is never copied.
+        // Checks the size first, so that excessive data is never copied.
         let left = max_parts.checked_sub(parts(skeleton, max_parts))?;
         let roles = roles(skeleton, catalog, versions);
         if roles.len() > left {
@@ -74,8 +74,8 @@ impl Ground {
     /// Builds the index for planning.
     ///
     /// # Errors
-    /// [`CatalogError`] if the ground lacks a role that a noderole pins.
-    pub fn open(self) -> Result<Grounded, CatalogError> {
+    /// [`CatalogError`] if the data lacks a role that a noderole pins.
+    pub fn open(self) -> Result<PlanningContext, CatalogError> {
         let mut catalog = Catalog::default();
         for (hash, barclamp) in self.barclamps {
             catalog.add_barclamp(hash, Arc::new(barclamp));
@@ -85,7 +85,7 @@ impl Ground {
         }
         let mut skeleton = self.skeleton;
         skeleton.index(&catalog)?;
-        Ok(Grounded { skeleton, catalog })
+        Ok(PlanningContext { skeleton, catalog })
     }
 }
 
@@ -112,18 +112,18 @@ fn parts(skeleton: &Skeleton, max_parts: usize) -> usize {
     parts
 }
 
-/// A ground that is ready for planning.
+/// Planning data with the indexes that planning needs.
 #[derive(Debug, Clone)]
-pub struct Grounded {
+pub struct PlanningContext {
     /// The skeleton with its index.
     pub skeleton: Skeleton,
-    /// Contains only the catalog entries of the ground.
+    /// Contains only the catalog entries of the data.
     pub catalog: Catalog,
 }
 
-impl Grounded {
-    /// The effects of the ground's edits together with further ones. Returns `None` if one of these
-    /// uses a version that the ground omits, because this client cannot know its content.
+impl PlanningContext {
+    /// The effects of the proposal's edits together with further ones. Returns `None` if one of
+    /// these uses a version that the data omits, because this client cannot know its content.
     pub fn effects_with(
         &self,
         edits: &[NumberedEdit],
@@ -157,7 +157,7 @@ mod tests {
                 fqdn,
                 deployment,
                 phantom: false,
-                bare: true,
+                record_only: true,
                 noderoles: BTreeMap::new(),
             };
             (NodeId(Uuid::from_u128(n)), node)
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn oversized_ground_is_omitted() {
         let is_some = |nodes, roles| {
-            Ground::of(&cluster(nodes, roles), &Catalog::default(), &BTreeSet::new(), 1_000)
+            PlanningData::of(&cluster(nodes, roles), &Catalog::default(), &BTreeSet::new(), 1_000)
                 .is_some()
         };
         assert!(is_some(1_000, 0) && is_some(998, 2));

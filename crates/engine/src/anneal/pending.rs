@@ -1,16 +1,17 @@
 //! Pending reasons: the one reason that each unfinished step is listed under.
 //!
-//! [`why_not`] returns all reasons of one step, and its page shows them. A list shows only the
-//! first, in the order in which [`PendingReason`] declares them. First come reasons that concern this step
-//! and need a person. Next are those that stop everything, then those that pass by themselves. So
-//! the steps under *paused* start as soon as execution resumes; a step whose node is also dead is
-//! not among them.
+//! [`unmet_rules`] returns all reasons of one step, and its page shows them. A list shows only the
+//! first, in the order in which [`PendingReason`] declares them. First come reasons that concern
+//! this step and need a person. Next are those that stop everything, then those that pass by
+//! themselves. So the steps under *paused* start as soon as execution resumes; a step whose node is
+//! also dead is not among them.
 //!
 //! The database computes the same in SQL: `migrations/src/admission.sql` for TODO steps,
-//! `waiting.sql` in `store` for the others. A test compares the two over random states.
+//! `pending.sql` in `store` for the others. A test compares the two over random states.
 //!
 //! Two kinds of BLOCKED steps differ. After a failure, nothing happens until a person acts on an
-//! ancestor ([`struck`]). The others only wait for ancestors that are still going to run.
+//! ancestor ([`blocked_by_failure`]). The others only wait for ancestors that are still going to
+//! run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,7 +19,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::admission::{AdmissionView, Limits, Reason, why_not};
+use super::admission::{AdmissionView, Limits, Reason, unmet_rules};
 use super::{Child, StepState};
 use crate::catalog::JoinAfter;
 use crate::cluster::EdgeKind;
@@ -27,9 +28,9 @@ use crate::walk::reachable;
 
 /// Seconds after its timeout before a run counts as overdue, because its worker needs time to end
 /// it.
-pub const ENDING: u32 = 60;
+pub const OVERDUE_GRACE: u32 = 60;
 
-macro_rules! waits {
+macro_rules! pending_reasons {
     ($($(#[doc = $doc:literal])* $name:ident = $word:literal, $heading:literal, $frees:literal;)*) => {
         /// Why a step is pending. If several reasons apply, the first one in this order is
         /// reported.
@@ -61,7 +62,7 @@ macro_rules! waits {
     };
 }
 
-waits! {
+pending_reasons! {
     /// The step needs no run and becomes ACTIVE soon.
     NoRunNeeded = "no_run_needed", "No run needed", "the next sweep of a worker, within seconds";
     /// The step refers to something that does not exist, is in TRANSITION without an attempt, or is
@@ -69,16 +70,15 @@ waits! {
     Unknown = "unknown", "Damaged", "a person: run `gantry verify`, then restore the reported \
                                      objects from a backup";
     /// The step is in ERROR: it failed too often, or a person canceled it.
-    Failed = "failed", "Failed", "a person: look at the last run, then retry the step or propose a \
-                                  change";
+    Failed = "failed", "Failed", "a person: read the error, then retry the step or propose a change";
     /// An ancestor of the step is in ERROR.
-    DependencyFailed = "dependency_failed", "Waiting for failed steps", "a person: retry or change the \
-                                                                   failed step that they depend on";
-    /// The jig of the step is switched off.
-    Jig = "jig", "Jig switched off", "a person: submit a proposal that switches the jig on";
+    DependencyFailed = "dependency_failed", "Waiting for failed steps", "a person: retry or \
+                                                                   change the failed step that they depend on";
+    /// The jig of the step is turned off.
+    Jig = "jig", "Jig turned off", "a person: submit a proposal that turns the jig on";
     /// No worker supports the jig of the step.
-    NoWorkerForJig = "no_worker_for_jig", "No worker for the jig", "a person: start a worker that supports the \
-                                                     jig";
+    NoWorkerForJig = "no_worker_for_jig", "No worker for the jig", "a person: start a worker that \
+                                                     supports the jig";
     /// The node is in maintenance.
     Maintenance = "maintenance", "Node in maintenance", "a person: end the maintenance";
     /// The node is dead.
@@ -94,7 +94,7 @@ waits! {
     /// The deployment or an ancestor is on hold.
     OnHold = "on_hold", "Deployment on hold", "an operator: release the hold";
     /// Execution is off.
-    Paused = "paused", "Execution is off", "an operator: switch execution on";
+    Paused = "paused", "Execution is off", "an operator: turn execution on";
     /// No worker is running, or all are draining.
     NoWorker = "no_worker", "No worker", "a person: start or resume a worker";
     /// The run is queued, and no worker has leased it yet.
@@ -105,8 +105,8 @@ waits! {
     Backoff = "backoff", "Waiting for a retry", "the end of the retry delay, or an operator who \
                                                  retries it now";
     /// The disruption budget is exhausted.
-    DisruptionBudget = "disruption_budget", "Disruption budget exhausted", "the nodes that are down, when they are up \
-                                                       again";
+    DisruptionBudget = "disruption_budget", "Disruption budget exhausted", "the nodes that are \
+                                                       down, when they are up again";
     /// A chunk of the concurrency group is still running.
     Chunk = "chunk", "Chunk in progress", "the last run of the current chunk, when it ends";
     /// The concurrency group is full.
@@ -127,13 +127,14 @@ waits! {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("Unknown pending reason {0:?}")]
-pub struct UnknownWait(pub String);
+pub struct UnknownPendingReason(pub String);
 
 impl FromStr for PendingReason {
-    type Err = UnknownWait;
-    fn from_str(text: &str) -> Result<Self, UnknownWait> {
-        let found = Self::ALL.iter().copied().find(|wait| wait.as_str() == text);
-        found.ok_or_else(|| UnknownWait(text.chars().take(64).collect()))
+    type Err = UnknownPendingReason;
+    fn from_str(text: &str) -> Result<Self, UnknownPendingReason> {
+        let found =
+            Self::ALL.iter().copied().find(|pending_reason| pending_reason.as_str() == text);
+        found.ok_or_else(|| UnknownPendingReason(text.chars().take(64).collect()))
     }
 }
 
@@ -176,7 +177,7 @@ impl PendingReason {
 
 impl Reason {
     /// The pending reason of a step with this rule, if no earlier one applies.
-    pub fn wait(&self) -> PendingReason {
+    pub fn pending_reason(&self) -> PendingReason {
         match self {
             Self::Paused => PendingReason::Paused,
             Self::RunLimit { capacity: 0, .. } => PendingReason::NoWorker,
@@ -212,31 +213,31 @@ pub enum Attempt {
     Queued,
     /// A worker has leased it.
     Running {
-        /// Its lease, or its timeout plus [`ENDING`], has expired.
-        over: bool,
+        /// Its lease, or its timeout plus [`OVERDUE_GRACE`], has expired.
+        overdue: bool,
     },
 }
 
 /// The first pending reason of a step. `None` if the step is done or its attempt is running.
 ///
-/// `attempt` is the attempt of a step in TRANSITION. `struck` says whether a BLOCKED step comes
-/// after a failure.
+/// `attempt` is the attempt of a step in TRANSITION. `blocked_by_failure` says whether a BLOCKED
+/// step comes after a failure.
 pub fn pending_reason(
     view: &AdmissionView,
     limits: Limits,
     step: StepId,
     attempt: Option<Attempt>,
-    struck: bool,
+    blocked_by_failure: bool,
 ) -> Option<PendingReason> {
     let found = view.steps.get(&step)?;
     match (found.state, attempt) {
         (StepState::Active, _)
-        | (StepState::Transition, Some(Attempt::Running { over: false })) => None,
+        | (StepState::Transition, Some(Attempt::Running { overdue: false })) => None,
         (StepState::Error, _) => Some(PendingReason::Failed),
-        (StepState::Blocked, _) if struck => Some(PendingReason::DependencyFailed),
+        (StepState::Blocked, _) if blocked_by_failure => Some(PendingReason::DependencyFailed),
         (StepState::Blocked, _) => Some(PendingReason::Parents),
         (StepState::Transition, None) => Some(PendingReason::Unknown),
-        (StepState::Transition, Some(Attempt::Running { over: true })) => {
+        (StepState::Transition, Some(Attempt::Running { overdue: true })) => {
             Some(PendingReason::Overdue)
         }
         (StepState::Transition, Some(Attempt::Queued)) if view.capacity == 0 => {
@@ -249,16 +250,16 @@ pub fn pending_reason(
         }
         (StepState::Transition, Some(Attempt::Queued)) => Some(PendingReason::Queued),
         (StepState::Todo, _) => Some(
-            why_not(view, limits, step)
+            unmet_rules(view, limits, step)
                 .iter()
-                .map(Reason::wait)
+                .map(Reason::pending_reason)
                 .min()
                 .unwrap_or(PendingReason::Ready),
         ),
     }
 }
 
-/// The columns of a step that [`struck`] reads.
+/// The columns of a step that [`blocked_by_failure`] reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
     pub state: StepState,
@@ -269,7 +270,7 @@ pub struct Link {
 }
 
 /// The BLOCKED steps after a step in ERROR: its children, their children and so on.
-pub fn struck(
+pub fn blocked_by_failure(
     steps: &BTreeMap<StepId, Link>,
     children: &BTreeMap<StepId, Vec<Child>>,
 ) -> BTreeSet<StepId> {
@@ -301,9 +302,15 @@ mod tests {
     #[test]
     fn manual_pending_reason_names_responsible_person() {
         let people = ["a person", "an operator"];
-        let named =
-            |wait: &PendingReason| people.iter().any(|person| wait.frees().starts_with(person));
-        assert!(PendingReason::ALL.iter().filter(|wait| wait.needs_person()).all(named));
+        let named = |pending_reason: &PendingReason| {
+            people.iter().any(|person| pending_reason.frees().starts_with(person))
+        };
+        assert!(
+            PendingReason::ALL
+                .iter()
+                .filter(|pending_reason| pending_reason.needs_person())
+                .all(named)
+        );
         for passes in [
             PendingReason::Parents,
             PendingReason::Backoff,
@@ -319,12 +326,13 @@ mod tests {
 
     #[test]
     fn pending_reason_names_round_trip_and_are_unique() {
-        let words: BTreeSet<&str> = PendingReason::ALL.iter().map(|wait| wait.as_str()).collect();
+        let words: BTreeSet<&str> =
+            PendingReason::ALL.iter().map(|pending_reason| pending_reason.as_str()).collect();
         assert_eq!(words.len(), PendingReason::ALL.len());
-        for wait in PendingReason::ALL {
-            assert_eq!(wait.as_str().parse(), Ok(*wait));
-            assert_eq!(serde_json::to_value(wait).unwrap(), wait.as_str());
-            assert!(!wait.states().is_empty());
+        for pending_reason in PendingReason::ALL {
+            assert_eq!(pending_reason.as_str().parse(), Ok(*pending_reason));
+            assert_eq!(serde_json::to_value(pending_reason).unwrap(), pending_reason.as_str());
+            assert!(!pending_reason.states().is_empty());
         }
         assert!("Failed".parse::<PendingReason>().is_err());
     }
@@ -359,6 +367,6 @@ mod tests {
             (id(6), vec![to(8, EdgeKind::Hard)]),
             (id(7), vec![to(8, EdgeKind::Hard)]),
         ]);
-        assert_eq!(struck(&steps, &children), BTreeSet::from([id(2), id(3)]));
+        assert_eq!(blocked_by_failure(&steps, &children), BTreeSet::from([id(2), id(3)]));
     }
 }
