@@ -97,12 +97,12 @@ impl CompareInputs {
                 return None;
             }
         };
-        Some(match (step.applied, policy) {
-            (None, _) => InputFinding::Unknown(hash),
-            (Some(applied), _) if applied == hash => InputFinding::Same,
-            (Some(_), OnInput::Rerun) => InputFinding::Rerun,
-            (Some(_), OnInput::Report) => InputFinding::Reported,
-            (Some(_), OnInput::Ignore) => InputFinding::Ignored,
+        Some(match (hash, step.applied, policy) {
+            (Some(hash), None, _) => InputFinding::Unknown(hash),
+            (Some(hash), Some(applied), _) if applied == hash => InputFinding::Same,
+            (_, _, OnInput::Rerun) => InputFinding::Rerun,
+            (_, _, OnInput::Report) => InputFinding::Reported,
+            (_, _, OnInput::Ignore) => InputFinding::Ignored,
         })
     }
 }

@@ -154,6 +154,74 @@ async fn declared_value_of_a_grandparent_reruns_step() {
     worker.stop().await;
 }
 
+/// A step whose input can no longer be computed must fail with the reason, not stay applied.
+#[tokio::test]
+async fn step_whose_input_becomes_too_large_runs_again_and_fails() {
+    let mut cluster = Cluster::of(1).await;
+    // Together, the outputs of these roles exceed the limit of an input (4 MiB), but only later.
+    let large: Vec<&'static str> =
+        (0..17).map(|n| &*Box::leak(format!("r{n}").into_boxed_str())).collect();
+    for name in &large {
+        let script = format!(
+            "#!/bin/sh\n[ \"$GANTRY_DATA_PORT\" = 2 ] || exit 0\n{{ printf '{{\"{name}\": \"'; \
+             head -c 260000 /dev/zero | tr '\\0' x; printf '\"}}'; }} >\"$GANTRY_OUTPUT\"\n"
+        );
+        cluster.add_script_role(name, &script, |_| ()).await;
+    }
+    cluster.add_script_role("proxy", PROXY, |_| ()).await;
+    cluster.add_script_role("leaf", "#!/bin/sh\ntrue\n", |_| ()).await;
+    let port = |name: &'static str, port: i64| bind(0, name).data(json!({"port": port}));
+    let mut binds: Vec<_> = large.iter().map(|name| port(name, 1)).collect();
+    binds.push(large.iter().fold(bind(0, "proxy"), |bind, name| bind.after(0, name)));
+    binds.push(bind(0, "leaf").after(0, "proxy"));
+    cluster.commit(&binds).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "leaf", "active").await;
+    settled(&cluster).await;
+    let changed: Vec<_> = large.iter().map(|name| port(name, 2)).collect();
+    cluster.commit(&changed).await;
+    cluster.reaches(0, "proxy", "error").await;
+    worker.stop().await;
+    let error = cluster.error(0, "proxy").await.expect("a reason");
+    assert!(error.contains("Cannot compute the input of the run"), "{error}");
+}
+
+/// An input that cannot be read (here, because of a row that somebody edited) is tried again by each
+/// sweep. Its children must not be compared each time.
+#[tokio::test]
+async fn unreadable_input_is_not_passed_on() {
+    let mut cluster = Cluster::of(1).await;
+    cluster.add_script_role("app", APP, |_| ()).await;
+    cluster.add_script_role("proxy", PROXY, |_| ()).await;
+    cluster.add_script_role("leaf", "#!/bin/sh\ntrue\n", |_| ()).await;
+    let (proxy, leaf) = (bind(0, "proxy").after(0, "app"), bind(0, "leaf").after(0, "proxy"));
+    cluster.commit(&[bind(0, "app"), proxy, leaf]).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "leaf", "active").await;
+    settled(&cluster).await;
+    let leaf = cluster.step(0, "leaf").0;
+    let version = || async {
+        sqlx::query_scalar::<_, i32>("SELECT input_version FROM step WHERE id = $1")
+            .bind(leaf)
+            .fetch_one(cluster.pool())
+            .await
+            .expect("the step")
+    };
+    let before = version().await;
+    cluster
+        .sql(
+            "ALTER TABLE noderole DISABLE TRIGGER USER;
+             ALTER TABLE step DISABLE TRIGGER USER;
+             UPDATE step SET input_version = input_version + 1
+               WHERE noderole_id = (SELECT id FROM noderole WHERE role = 'proxy');
+             UPDATE noderole SET role = 'No name' WHERE role = 'proxy';",
+        )
+        .await;
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    worker.stop().await;
+    assert_eq!(version().await, before);
+}
+
 #[tokio::test]
 async fn report_policy_marks_step_stale_until_it_runs() {
     let mut cluster = app_and_proxy(OnInput::Report).await;

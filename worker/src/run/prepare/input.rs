@@ -25,7 +25,8 @@ pub(super) fn hash_input(
 
 impl Preparer {
     /// The hash of the input that the step would read now, and what its role does about a change.
-    /// `None` if the noderole is not in the target.
+    /// `None` if the noderole is not in the target. The hash is `None` if the input cannot be
+    /// computed, for example because an output has become too large: a run would fail with that.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -33,7 +34,7 @@ impl Preparer {
         &self,
         step: &ChangedInput,
         seen: Vec<VisibleStep>,
-    ) -> Result<Option<(Hash, OnInput)>, Refusal> {
+    ) -> Result<Option<(Option<Hash>, OnInput)>, Refusal> {
         let root = self.objects.root(step.head_root).await?;
         let key =
             NoderoleKey { role: named(RoleName::parse(&step.role))?, instance: step.instance };
@@ -49,7 +50,15 @@ impl Preparer {
             system: &step.system_data,
             user: &documents.noderole.data,
         };
-        let visible = see(step.step, own, &below)?;
-        Ok(Some((hash_input(&role, &below, &visible.value)?, role.on_changed_input())))
+        let visible = see(step.step, own, &below).map_err(Refusal::from);
+        let hash = match visible.and_then(|visible| hash_input(&role, &below, &visible.value)) {
+            Ok(hash) => Some(hash),
+            Err(Refusal::Data(error)) => {
+                tracing::warn!(step = %step.step, %error, "cannot compute the input of a step");
+                None
+            }
+            Err(other) => return Err(other),
+        };
+        Ok(Some((hash, role.on_changed_input())))
     }
 }
