@@ -232,13 +232,3 @@ test('a full cell opens its list', { timeout: 90_000 }, async () => {
   await inEachVariant(page, () => assertFits(page));
   assertNoProblems(page);
 });
-
-test('the rows show only what is not ACTIVE', { timeout: 60_000 }, async () => {
-  const states = page.getByRole('list', { name: 'Steps by state' });
-  await states.getByRole('link', { name: 'Only noderoles that have not converged' }).click();
-  await page.waitForURL(/[?&]state=not-active/);
-  await page.waitForFunction(() => document.querySelectorAll('.grid [data-noderole][data-state=active]').length === 0);
-  await states.getByRole('link', { name: 'Show all noderoles' }).click();
-  await page.waitForURL((url) => !url.searchParams.has('state'));
-  assertNoProblems(page);
-});

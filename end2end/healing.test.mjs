@@ -169,6 +169,23 @@ test('a dialog closes while it loads, and with Back', { timeout: 120_000 }, asyn
   assertNoProblems(ada);
 });
 
+/** The filter of a board hides the ACTIVE noderoles and keeps all others. */
+async function filtersActive(page) {
+  const states = page.getByRole('list', { name: 'Steps by state' });
+  const active = page.locator('.grid [data-noderole][data-state=active]');
+  const others = page.locator('.grid [data-noderole]:not([data-state=active])');
+  await active.first().waitFor();
+  const shown = [await active.count(), await others.count()];
+  await states.getByRole('link', { name: 'Only noderoles that have not converged' }).click();
+  await page.waitForURL(/[?&]state=not-active/);
+  await active.first().waitFor({ state: 'detached' });
+  assert.equal(await others.count(), shown[1], 'all others stay');
+  await states.getByRole('link', { name: 'Show all noderoles' }).click();
+  await page.waitForURL((url) => !url.searchParams.has('state'));
+  await active.first().waitFor();
+  assert.deepEqual([await active.count(), await others.count()], shown);
+}
+
 test('the page of a run names the run that replaced it', { timeout: 300_000 }, async () => {
   await visit(ada, '/deployments/web');
   await ada.getByRole('button', { name: 'Bind nodes to app-check' }).click();
@@ -179,6 +196,7 @@ test('the page of a run names the run that replaced it', { timeout: 300_000 }, a
   await commit(bo, await submit(ada, 'A step that fails'));
   await visit(ada, '/deployments/web');
   await waitForState(ada, 'app-check', 'n1', 'error');
+  await filtersActive(ada);
   const noderole = await findNoderole(ada, 'app-check', 'n1').getAttribute('data-noderole');
   const runs = async () => (await (await ada.request.get(`/api/v1/noderoles/${noderole}`)).json()).runs;
   const [old] = await runs();

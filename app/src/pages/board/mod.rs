@@ -341,7 +341,6 @@ fn Head(board_state: BoardState, dialogs: Dialogs) -> impl IntoView {
                     {move || board.read().name.to_string()} {move || state()} {move || hold_badge()}
                     <priority::PriorityNotice board_state/>
                 </h1>
-                <step_states::StepStates board_state/>
             </div>
             <div class="buttons">
                 // First, so that the other buttons keep their position when a proposal opens.
@@ -354,6 +353,8 @@ fn Head(board_state: BoardState, dialogs: Dialogs) -> impl IntoView {
                     <priority::PriorityButton handle=dialogs.priority/>
                 })}
             </div>
+            // On a line of its own, so that it does not wrap when a proposal adds buttons.
+            <step_states::StepStates board_state/>
         </div>
         <EquivalentCommands of=move |_: FormValues| match board_state.editable().get() {
             // Without steps, the command to open the proposal keeps the place.

@@ -1,6 +1,6 @@
 //! The states of a deployment's steps. The badge at the top of a board shows the state of decisions
 //! and not the actual state: a change is COMMITTED even while its steps fail. So the states of the
-//! steps are shown next to it, counted from the chips.
+//! steps are shown below it, counted from the chips.
 
 use api::runs::{StateCounts, StepState};
 use api::views::board::BoardRole;
