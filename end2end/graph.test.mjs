@@ -138,7 +138,7 @@ test('a graph opens fitted and fills the window', { timeout: 120_000 }, async ()
 
 test('a large graph opens at its failed boxes', { timeout: 120_000 }, async () => {
   // A chain of 60 boxes, of which one failed.
-  await page.route('**/call/cluster_graph', async (route) => {
+  await page.route('**/call/cluster-graph', async (route) => {
     const answer = await route.fetch();
     const graph = await answer.json();
     const [vertex] = graph.vertices;
@@ -162,7 +162,7 @@ test('a large graph opens at its failed boxes', { timeout: 120_000 }, async () =
   assert.ok(zoom >= 0.64 && zoom <= 1.01, `${zoom}`);
   await page.locator('svg.minimap').waitFor();
   await screenshot(page, 'graph-failed');
-  await page.unroute('**/call/cluster_graph');
+  await page.unroute('**/call/cluster-graph');
   assertNoProblems(page);
 });
 

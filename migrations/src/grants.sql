@@ -82,7 +82,7 @@ BEGIN
     'INSERT ON review_author',
     'INSERT ON review_document',
     'INSERT ON blueprint_deployment',
-    'INSERT (proposal_id, first_edit, last_edit, blueprint_number, missing, more) ON left_out',
+    'INSERT (proposal_id, first_edit, last_edit, blueprint_number, missing, more) ON not_restored',
     'INSERT (before_id, proposal_id, after_id, version, blueprint_number, moved, refused) ON
              replan',
     'INSERT (review_id, person_id, policy_number, kind, reason) ON verdict',

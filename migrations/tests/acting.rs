@@ -322,18 +322,18 @@ async fn node_tokens_need_operator_of_the_node() {
 async fn omitted_parts_name_the_edit_author() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
-    let left_out = format!(
-        "INSERT INTO left_out (proposal_id, first_edit, last_edit, blueprint_number, missing)
+    let not_restored = format!(
+        "INSERT INTO not_restored (proposal_id, first_edit, last_edit, blueprint_number, missing)
          SELECT proposal_id, min(seq), min(seq), 1, '{{x}}' FROM edit WHERE proposal_id = {} GROUP BY 1",
         planned.proposal
     );
-    assert_refused("no person", world.app(&left_out).await, Refusal::PersonMismatch);
+    assert_refused("no person", world.app(&not_restored).await, Refusal::PersonMismatch);
     assert_refused(
         "another person",
-        world.app_as(world.eve, &left_out).await,
+        world.app_as(world.eve, &not_restored).await,
         Refusal::PersonMismatch,
     );
-    world.app_as(world.ada, &left_out).await.unwrap();
+    world.app_as(world.ada, &not_restored).await.unwrap();
 }
 
 #[tokio::test]

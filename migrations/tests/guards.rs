@@ -20,7 +20,7 @@ const APPEND_ONLY: [&str; 13] = [
     "review_author",
     "review_document",
     "blueprint_deployment",
-    "left_out",
+    "not_restored",
     "verdict",
     "audit",
     "seal",

@@ -48,7 +48,7 @@ pub fn hidden_characters_in_version(found: &HiddenCharacters) -> AnyView {
 }
 
 /// The parts that a restoring proposal leaves out.
-pub fn left_out(found: NotRestored) -> AnyView {
+pub fn not_restored(found: NotRestored) -> AnyView {
     let NotRestored { blueprint: target, missing, more } = found;
     let title = match missing.len() + more {
         1 => format!("1 part of blueprint {target} is left out, because it cannot be restored"),

@@ -17,7 +17,8 @@ use leptos_router::hooks::use_navigate;
 use super::{server_functions, theme};
 use crate::addresses;
 use crate::components::{Dialog, DialogHandle, Icon, ProblemNotice, icon};
-use crate::pages::{board, search};
+use crate::pages::deployments::board;
+use crate::pages::search;
 use crate::search_results::{Choice, ChoiceAction, commands, offers, pages, search_text};
 
 /// The delay after the last keystroke before the server is queried.

@@ -1,31 +1,17 @@
-//! The pages, one module each.
+//! The pages. A folder for each noun has its list and its pages.
 
 pub mod audit;
-pub mod blueprint;
 pub mod blueprints;
-pub mod board;
 pub mod catalog;
 pub mod deployments;
-pub mod edits;
-pub mod graph;
-pub mod imports;
-pub mod node;
-pub mod node_proposal;
-pub mod noderole;
 pub mod nodes;
 pub mod not_found;
 pub mod overview;
-pub mod pending;
-pub mod review;
+pub mod proposals;
 pub mod reviews;
-pub mod role;
-pub mod role_graph;
-pub mod roles;
-pub mod run;
 pub mod runs;
 pub mod search;
 pub mod second_factor;
 pub mod settings;
 pub mod sign_in;
-pub mod values;
 pub mod workers;

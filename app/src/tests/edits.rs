@@ -7,7 +7,7 @@ use leptos::prelude::*;
 
 use super::fake::{self, Fake};
 use super::serve::{get, post};
-use crate::pages::edits::{About, EditContext, Named, NoderoleOnNode};
+use crate::pages::proposals::{About, EditContext, Named, NoderoleOnNode};
 
 #[tokio::test]
 async fn proposal_offers_every_edit() {
@@ -108,12 +108,12 @@ async fn node_pages_offer_move_and_own_proposal() {
     panel.assert_contains(&[
         ">Propose changes on this node only<",
         "title=\"Propose changes on web-4.rack1.example.com only\"",
-        "action=\"/call/propose_on_node\"",
+        "action=\"/call/propose-on-node\"",
     ]);
     panel.assert_lacks(&["aria-label=\"Propose changes on"]);
     let fake = Fake::new(|_| {});
     let moved =
-        post(&fake, "/call/propose_move", "deployment=+web+&node=web-6.rack1.example.com").await;
+        post(&fake, "/call/propose-move", "deployment=+web+&node=web-6.rack1.example.com").await;
     assert_eq!(
         (moved.status, moved.location.as_deref()),
         (302, Some("/deployments/web?bring=web-6.rack1.example.com"))
@@ -193,7 +193,7 @@ async fn viewer_gets_no_node_commands() {
         "/call/add-node",
         "Paste nodes",
         "/call/delete-node",
-        "/call/propose_on_node",
+        "/call/propose-on-node",
         ">Actions<",
         "data-label=\"Actions\"",
     ]);

@@ -37,7 +37,7 @@ use api::runs::RunsQuery;
 use api::runs::*;
 use api::values::Provenance;
 use api::values::{
-    ResultLine, ResultLines, ResultsQuery, SetBy, ValueLayer, ValuePage, ValueView, ValuesQuery,
+    ResultLine, ResultPage, ResultsQuery, SetBy, ValueLayer, ValuePage, ValueView, ValuesQuery,
     ValuesView,
 };
 use api::views::board::*;
@@ -1946,14 +1946,14 @@ impl Fake {
         self.read(|world| world.node_proposal.clone())
     }
 
-    pub async fn drafted(
+    pub async fn proposed_noderole(
         &self,
         _: &Actor,
         _: ProposalId,
         _: NodeId,
         _: &NoderoleKey,
-    ) -> Result<DraftedNoderole, Problem> {
-        self.read(|_| DraftedNoderole {
+    ) -> Result<ProposedNoderole, Problem> {
+        self.read(|_| ProposedNoderole {
             version: 1,
             data: json!({}),
             data_by: None,
@@ -2214,7 +2214,7 @@ impl Fake {
         actor: &Actor,
         name: &str,
         query: &ResultsQuery,
-    ) -> Result<ResultLines, Problem> {
+    ) -> Result<ResultPage, Problem> {
         self.node(actor, name).await?;
         self.read(|world| {
             let all = world.results.len();
@@ -2228,7 +2228,7 @@ impl Fake {
             let results: Vec<ResultLine> = lines.by_ref().take(1).collect();
             let next =
                 lines.next().and(results.last().map(|line| Cursor::from(line.run.to_string())));
-            ResultLines { results, all, next }
+            ResultPage { results, all, next }
         })
     }
     pub async fn node_noderoles(

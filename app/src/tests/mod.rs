@@ -702,12 +702,12 @@ async fn viewed_changes_are_marked_without_javascript() {
     page.assert_contains(&[
         "You have ",
         "viewed <b class=\"num\">1<!></b> of <b class=\"num\">3",
-        "action=\"/call/mark_viewed\"",
+        "action=\"/call/mark-viewed\"",
         "</svg>viewed",
     ]);
     let done = post(
         &fake,
-        "/call/mark_viewed",
+        "/call/mark-viewed",
         &format!("review=128&anchors={}", crate::addresses::encoded(&web.to_string())),
     )
     .await;
@@ -793,15 +793,15 @@ async fn thread_links_to_change_and_names_resolver() {
 #[tokio::test]
 async fn comments_work_without_javascript() {
     let fake = Fake::new(|_| {});
-    let done = post(&fake, "/call/open_thread", "review=128&anchor=&body=Why%3F").await;
+    let done = post(&fake, "/call/open-thread", "review=128&anchor=&body=Why%3F").await;
     assert_eq!(done.status, 302);
     post(&fake, "/call/reply", "thread=1&body=Because").await;
-    post(&fake, "/call/resolve_thread", "thread=1&resolved=true").await;
+    post(&fake, "/call/resolve-thread", "thread=1&resolved=true").await;
     assert_eq!(
         fake.0.lock().unwrap().calls,
         ["open 128  Why?", "reply 1 Because", "resolve 1 true"]
     );
-    let odd = post(&fake, "/call/open_thread", "review=128&anchor=elsewhere&body=x").await;
+    let odd = post(&fake, "/call/open-thread", "review=128&anchor=elsewhere&body=x").await;
     assert_eq!(odd.status, 302, "the form redirects to its page, which reports the error");
 }
 
@@ -1250,7 +1250,7 @@ async fn node_proposal_has_its_own_page() {
     let fake = Fake::new(|_| {});
     get(&fake, "/nodes")
         .await
-        .assert_contains(&["action=\"/call/propose_on_node\"", "Propose changes on web-1"]);
+        .assert_contains(&["action=\"/call/propose-on-node\"", "Propose changes on web-1"]);
     let page = get(&fake, "/proposals/9").await;
     assert_eq!(page.status, 200);
     page.assert_contains(&[
@@ -1263,7 +1263,7 @@ async fn node_proposal_has_its_own_page() {
     ]);
     assert_eq!(get(&fake, "/proposals/x").await.status, 404);
     let opened =
-        post(&fake, "/call/propose_on_node", &format!("node={}", uuid::Uuid::from_u128(6))).await;
+        post(&fake, "/call/propose-on-node", &format!("node={}", uuid::Uuid::from_u128(6))).await;
     assert_eq!(opened.location.as_deref(), Some("/proposals/9"));
 }
 

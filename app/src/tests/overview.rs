@@ -365,9 +365,9 @@ async fn first_steps_follow_events_and_can_be_hidden() {
         "{next}"
     );
 
-    let away = get_with(&with(some), "/", &[("cookie", "gantry_first_steps=away")]).await;
-    away.assert_contains(&["Show first steps", "name=\"back\" value=\"true\""]);
-    away.assert_lacks(&["2 of 5 done"]);
+    let hidden = get_with(&with(some), "/", &[("cookie", "gantry_first_steps=hidden")]).await;
+    hidden.assert_contains(&["Show first steps", "name=\"show\" value=\"true\""]);
+    hidden.assert_lacks(&["2 of 5 done"]);
     let put = post(&with(FirstSteps::default()), "/call/hide-first-steps", "").await;
     assert_eq!((put.status, put.location.as_deref()), (302, Some("/")));
 

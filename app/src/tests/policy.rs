@@ -49,11 +49,11 @@ async fn policy_change_is_proposed_on_a_board() {
     get(&fake, "/settings/policy").await.assert_contains(&[
         "must pass the old and the new policy",
         "must be submitted again",
-        "action=\"/call/propose_policy\"",
+        "action=\"/call/propose-policy\"",
         "name=\"deployment\"",
         "has an open proposal",
     ]);
-    let done = post(&fake, "/call/propose_policy", "deployment=web").await;
+    let done = post(&fake, "/call/propose-policy", "deployment=web").await;
     assert_eq!((done.status, done.location.as_deref()), (302, Some("/deployments/web?ask=policy")));
     let reported = fake.0.lock().expect("an unpoisoned lock").calls.clone();
     assert!(reported.contains(&"propose web".to_owned()), "{reported:?}");
@@ -68,7 +68,7 @@ async fn policy_page_explains_missing_propose_permission() {
         "you need the permission ",
         " in every deployment. An admin can grant it",
     ]);
-    page.assert_lacks(&["/call/propose_policy"]);
+    page.assert_lacks(&["/call/propose-policy"]);
 }
 
 #[tokio::test]

@@ -128,9 +128,9 @@ async fn rollout_shows_progress_waves_and_failures() {
 async fn failed_steps_are_retried_without_scripts() {
     let fake = Fake::new(|_| {});
     let answer =
-        post(&fake, "/call/retry_failed", "blueprint=7&reason=fixed&destructive=true").await;
+        post(&fake, "/call/retry-failed", "blueprint=7&reason=fixed&destructive=true").await;
     assert_eq!(answer.status, 302);
-    post(&fake, "/call/retry_failed", "blueprint=7&reason=fixed").await;
+    post(&fake, "/call/retry-failed", "blueprint=7&reason=fixed").await;
     let reported = fake.0.lock().expect("an unpoisoned lock").calls.clone();
     assert_eq!(reported, ["retry 7 fixed true", "retry 7 fixed false"]);
 }

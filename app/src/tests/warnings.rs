@@ -62,14 +62,14 @@ async fn reviewers_are_warned_of_hidden_characters() {
 
 #[tokio::test]
 async fn restore_omissions_are_shown_on_board_and_review() {
-    let left_out = |n: usize, more| {
+    let not_restored = |n: usize, more| {
         let missing = (1..=n).map(|n| format!("node n{n}: it was given up")).collect();
         Some(NotRestored { blueprint: BlueprintNumber(12), missing, more })
     };
     let fake = Fake::new(|world| {
         world.board = proposed_board();
-        world.board.proposal.as_mut().expect("a proposal").not_restored = left_out(1, 0);
-        world.review.not_restored = left_out(200, 50);
+        world.board.proposal.as_mut().expect("a proposal").not_restored = not_restored(1, 0);
+        world.review.not_restored = not_restored(200, 50);
     });
     let one = "1 part of blueprint 12 is left out, because it cannot be restored";
     get(&fake, "/deployments/web").await.assert_contains(&[

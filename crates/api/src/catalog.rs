@@ -378,7 +378,7 @@ impl ContentChange {
     /// The differences, one per line: first the definition, then the scripts.
     pub fn lines(&self) -> Vec<String> {
         // The file's own line reports a changed script.
-        let is_file = |path: &str| path.starts_with("/scripts/") && !path.ends_with("/place");
+        let is_file = |path: &str| path.starts_with("/scripts/") && !path.ends_with("/position");
         let values =
             self.changes.iter().filter(|change| !is_file(&change.path)).map(ToString::to_string);
         values.chain(self.files.iter().map(ToString::to_string)).collect()

@@ -745,7 +745,7 @@ mod page_tests {
             changes: vec![
                 value("/run/timeout"),
                 value("/scripts/10-a.sh/content"),
-                value("/scripts/10-a.sh/place"),
+                value("/scripts/10-a.sh/position"),
             ],
             files: vec![
                 file("10-a.sh", Mark::Changed, changed),
@@ -758,7 +758,7 @@ mod page_tests {
         let (_, text) = text.split_once("\n\n").unwrap();
         let expected = format!(
             "* deployment d1\n  * barclamp tool: 2 (0a1b2c3d) -> 1 (0a1b2c3d), from system\n  * \
-             role app: {} -> {}\n    /run/timeout: 1 -> 2\n    /scripts/10-a.sh/place: 1 -> 2\n    \
+             role app: {} -> {}\n    /run/timeout: 1 -> 2\n    /scripts/10-a.sh/position: 1 -> 2\n    \
              * script 10-a.sh: +2 -1 lines\n    - script 20-b.sh: +0 -1 lines, the rest was not \
              compared\n    + script 30-c.bin: not text: nothing -> 7 bytes\n    * script 40-d.sh: \
              changed, but not compared: too many files\n",

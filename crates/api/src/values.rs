@@ -217,7 +217,7 @@ pub struct ResultsQuery {
 /// A page of the results that are stored for a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ResultLines {
+pub struct ResultPage {
     /// The results, newest first by default.
     pub results: Vec<ResultLine>,
     /// Number of stored results, regardless of filters.
@@ -239,5 +239,5 @@ pub struct Provenance {
 }
 
 paged! {
-    ResultLines: results of ResultLine,
+    ResultPage: results of ResultLine,
 }

@@ -59,7 +59,7 @@ const COMMANDS: [(&str, &[&str]); 111] = [
     ("getDeploymentGraph", &["deployment graph"]),
     ("getDeploymentProgress", &["wait deployment", "converge"]),
     ("getDiscussion", &["review discussion"]),
-    ("getDraftedNoderole", &["proposal noderole"]),
+    ("getProposedNoderole", &["proposal noderole"]),
     ("getGraph", &["graph"]),
     ("getImpact", &["review impact"]),
     ("getMe", &["me"]),

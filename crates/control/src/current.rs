@@ -98,7 +98,7 @@ impl CurrentState {
     pub fn node_named(&self, name: &str) -> Result<NodeId, Problem> {
         let nodes = &self.skeleton.nodes;
         let by_id = name.parse::<NodeId>().ok().filter(|id| nodes.contains_key(id));
-        let has_name = |id: &NodeId| self.called(*id).is_some_and(|called| called == name);
+        let has_name = |id: &NodeId| self.short_name(*id).is_some_and(|short| short == name);
         let by_name = || {
             let by_fqdn =
                 nodes.iter().find(|(_, node)| node.fqdn.as_str() == name).map(|(id, _)| *id);
@@ -146,19 +146,19 @@ impl CurrentState {
     }
 
     /// The display name of a node next to its domain; `None` if the node was removed.
-    pub fn called(&self, node: NodeId) -> Option<String> {
+    pub fn short_name(&self, node: NodeId) -> Option<String> {
         let fqdn = &self.skeleton.nodes.get(&node)?.fqdn;
         let name =
             |id| self.skeleton.deployments.get(&id).map(|deployment| deployment.name.to_string());
-        Some(phantom::called(fqdn, name).into_owned())
+        Some(phantom::short_name(fqdn, name).into_owned())
     }
 
     /// The display name of a node without its domain in the context.
-    pub fn in_full(&self, fqdn: &str) -> String {
+    pub fn long_name(&self, fqdn: &str) -> String {
         let name =
             |id| self.skeleton.deployments.get(&id).map(|deployment| deployment.name.to_string());
         Fqdn::parse(fqdn)
-            .map_or_else(|_| fqdn.to_owned(), |fqdn| phantom::in_full(&fqdn, name).into_owned())
+            .map_or_else(|_| fqdn.to_owned(), |fqdn| phantom::long_name(&fqdn, name).into_owned())
     }
 
     /// The name of a node in commands: a machine's full name, or `phantom:web`.

@@ -91,7 +91,7 @@ impl Control {
         let mut transaction = self.begin().await?;
         let row =
             store::workers::lock_worker(&mut transaction, worker).await.map_err(from_store)?;
-        actor.still(&mut transaction).await?.require(Permission::Operator)?;
+        actor.revalidate(&mut transaction).await?.require(Permission::Operator)?;
         let row = row.ok_or_else(missing)?;
         let name = &row.name;
         let problem = match (drain, row.draining) {

@@ -350,6 +350,11 @@ impl StepId {
     pub fn of(noderole: NoderoleId, action: &ActionName) -> Self {
         Self(derived("step", &[noderole.0.as_bytes(), action.as_str().as_bytes()]))
     }
+
+    /// The id of a noderole's action `run`.
+    pub fn run_of(noderole: NoderoleId) -> Self {
+        Self::of(noderole, &ActionName::run())
+    }
 }
 
 /// The text is not a valid id.

@@ -248,7 +248,7 @@ fn stage_of(code: &str) -> Stage {
         | "version_unfit"
         | "duplicate_role"
         | "no_own_version"
-        | "out_of_use"
+        | "barclamp_in_use"
         | "served_by_other_version" => Stage::Catalog,
         "abstract"
         | "conflict"
@@ -262,7 +262,7 @@ fn stage_of(code: &str) -> Stage {
         | "nothing_to_rerun" => Stage::Bind,
         "sibling" | "phantom" | "would_leave_behind" | "already_there" | "node_needed"
         | "not_empty" | "root_deployment" | "tree_too_deep" => Stage::Move,
-        "cycle" | "circle" => Stage::Order,
+        "role_cycle" | "noderole_cycle" => Stage::Order,
         "policy" => Stage::Check,
         _ => Stage::Edits,
     }
@@ -387,7 +387,7 @@ impl ReportInput<'_> {
         };
         let fqdn = self.skeleton.nodes.get(&id).map(|node| &node.fqdn).or_else(new);
         let name = |deployment| Some(self.deployment(deployment));
-        fqdn.map_or_else(|| id.to_string(), |fqdn| phantom::called(fqdn, name).into_owned())
+        fqdn.map_or_else(|| id.to_string(), |fqdn| phantom::short_name(fqdn, name).into_owned())
     }
 
     /// Why something happens on a node. A phantom node is not named.

@@ -187,7 +187,7 @@ roles:
     backoff: "90s"
     timeout: 5m
     needs: any
-    place: for
+    location: worker
     exclusive: false
     on-error: node
     on-change: keep
@@ -227,7 +227,7 @@ roles:
         role.run,
         RunPolicy {
             needs: Needs::Any,
-            place: RunLocation::For,
+            location: RunLocation::Worker,
             exclusive: false,
             concurrency_group: Some(ConcurrencyGroup {
                 name: ConcurrencyGroupName::parse("doors").expect("a name"),

@@ -287,7 +287,7 @@ fn refused_edit_has_no_effect_and_advice() {
     world.commit(&[bind(WEB, 1, "app")]);
     for (edit, code, part) in [
         (bind(WEB, 2, "ap"), "unknown_role", "Did you mean \"app\""),
-        (bind(WEB, 2, "a"), "cycle", "a -> b -> c -> a"),
+        (bind(WEB, 2, "a"), "role_cycle", "a -> b -> c -> a"),
         (bind(WEB, 2, "store"), "abstract", "Bind a role that provides it"),
         (bind(WEB, 2, "cook"), "no_such_jig", "class chef"),
         (bind(WEB, 1, "rival"), "conflict", "conflicts with app"),
@@ -1217,7 +1217,7 @@ fn noderole_cycle_is_refused() {
     let effects = world.effects(&[bind(WEB, 1, "one"), bind(WEB, 1, "two"), bind(WEB, 1, "three")]);
     assert_eq!(
         (effects.refused[0].code.as_str(), bound(&effects)),
-        ("circle", vec!["one@1".to_owned(), "two@1".to_owned()])
+        ("noderole_cycle", vec!["one@1".to_owned(), "two@1".to_owned()])
     );
 }
 
@@ -1855,7 +1855,7 @@ fn last_pin_is_removed_only_without_roles() {
     let unused = world.blueprint.clone();
     world.commit(&[Edit::AddRole(edit::AddRole { deployment: WEB, role: name("app") })]);
     let (code, reason) = refusal(&world, drop());
-    assert_eq!(code, "out_of_use");
+    assert_eq!(code, "barclamp_in_use");
     assert_eq!(
         reason,
         "No deployment above web uses barclamp tool, and deployment web has its role app. Unbind \
@@ -2092,7 +2092,7 @@ fn moved_deployment_adopts_inherited_versions() {
     let (below, create) = below_web();
     world.commit(&[create, use_in(WEB, &first), bind(below, 1, "app")]);
     let (code, reason) = refusal(&world, move_below(below, EDGE));
-    assert_eq!(code, "out_of_use");
+    assert_eq!(code, "barclamp_in_use");
     assert_eq!(
         reason,
         "No deployment above below after the move (edge, system) uses barclamp tool, and \

@@ -1160,7 +1160,7 @@ fn dropped(
     before.take(&world.resolve(edits));
     let effects = before.resolve(&nodes.iter().map(bind).collect::<Vec<_>>());
     let name = |id: DeploymentId| skeleton.deployments.get(&id).map(|found| found.name.to_string());
-    let called = |fqdn: &Fqdn| engine::cluster::phantom::called(fqdn, name).into_owned();
+    let called = |fqdn: &Fqdn| engine::cluster::phantom::short_name(fqdn, name).into_owned();
     let short =
         |node: NodeId| skeleton.nodes.get(&node).map_or(node.to_string(), |n| called(&n.fqdn));
     let mut reported = RoleDropPreview {

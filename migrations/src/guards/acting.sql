@@ -239,22 +239,22 @@ CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON barclamp
     EXECUTE FUNCTION guard_with_credential('imported_by', 'operator everywhere');
 
 -- The author of a restoring edit records what the restore leaves out.
-CREATE OR REPLACE FUNCTION guard_with_credential_left_out() RETURNS trigger
+CREATE OR REPLACE FUNCTION guard_with_credential_not_restored() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NOT is_owner() AND NOT EXISTS (
     SELECT FROM edit e WHERE e.proposal_id = NEW.proposal_id AND e.seq = NEW.first_edit
       AND e.actor = acting_person()) THEN
     RAISE EXCEPTION
-      'Cannot write left_out: the transaction does not act for the author of edit % of proposal %',
+      'Cannot write not_restored: the transaction does not act for the author of edit % of proposal %',
       NEW.first_edit, NEW.proposal_id
       USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
   END IF;
   RETURN NULL;
 END $$;
-CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON left_out
+CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON not_restored
   DEFERRABLE INITIALLY DEFERRED
-  FOR EACH ROW EXECUTE FUNCTION guard_with_credential_left_out();
+  FOR EACH ROW EXECUTE FUNCTION guard_with_credential_not_restored();
 
 -- A person who undoes, redoes or drops an edit becomes its author. They must be signed in and
 -- cannot add another person.

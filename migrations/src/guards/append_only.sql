@@ -13,7 +13,7 @@ DO $$
 DECLARE tbl text;
 BEGIN
   FOREACH tbl IN ARRAY ARRAY['object', 'policy', 'barclamp', 'blueprint', 'review', 'review_base',
-                             'review_author', 'review_document', 'blueprint_deployment', 'left_out', 'replan', 'verdict',
+                             'review_author', 'review_document', 'blueprint_deployment', 'not_restored', 'replan', 'verdict',
                              'audit', 'seal'] LOOP
     EXECUTE format('CREATE TRIGGER guard_append_only BEFORE UPDATE OR DELETE ON %I
                     FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only()', tbl);

@@ -172,7 +172,7 @@ SET jit = off AS $$
     coalesce((r.b #>> '{flags,destructive}')::boolean, false),
     coalesce((r.b #>> '{flags,milestone}')::boolean, false),
       coalesce((r.b #>> '{run,exclusive}')::boolean, true),
-    coalesce(r.b #>> '{run,needs}', 'alive'), coalesce(r.b #>> '{run,place}', 'on'),
+    coalesce(r.b #>> '{run,needs}', 'alive'), coalesce(r.b #>> '{run,location}', 'node'),
       r.b #>> '{run,on_error}' IS NOT DISTINCT FROM 'node',
     least(coalesce((r.b #>> '{run,retries}')::bigint, 0), 2147483647),
       least(coalesce((r.b #>> '{run,backoff}')::bigint, 5), 2147483647),

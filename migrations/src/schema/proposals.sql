@@ -55,7 +55,7 @@ COMMENT ON COLUMN edit.request_seq IS
   'The first edit of the same request, if this is a later one. Undo and redo take them together.';
 COMMENT ON COLUMN edit.dropped IS 'Another edit was made after this one was undone. Redo skips it.';
 
-CREATE TABLE left_out (
+CREATE TABLE not_restored (
   proposal_id       bigint NOT NULL,
   first_edit        int    NOT NULL,
   last_edit         int    NOT NULL,
@@ -64,12 +64,12 @@ CREATE TABLE left_out (
       CHECK (cardinality(missing) >= 1 AND cardinality(missing) <= 200),
   more              int    NOT NULL DEFAULT 0 CHECK (more >= 0),
   PRIMARY KEY (proposal_id, first_edit),
-  CONSTRAINT left_out_edits_rise CHECK (last_edit >= first_edit),
+  CONSTRAINT not_restored_edits_rise CHECK (last_edit >= first_edit),
   FOREIGN KEY (proposal_id, first_edit) REFERENCES edit(proposal_id, seq),
   FOREIGN KEY (proposal_id, last_edit) REFERENCES edit(proposal_id, seq)
 );
-COMMENT ON TABLE left_out IS
+COMMENT ON TABLE not_restored IS
   'Parts that a restore omits. Valid while one of the restoring edits is valid. Append-only.';
-COMMENT ON COLUMN left_out.blueprint_number IS
+COMMENT ON COLUMN not_restored.blueprint_number IS
   'The blueprint that the restore takes the parts from.';
-COMMENT ON COLUMN left_out.more IS 'The number of omitted parts that are not listed.';
+COMMENT ON COLUMN not_restored.more IS 'The number of omitted parts that are not listed.';

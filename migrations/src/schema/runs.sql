@@ -38,7 +38,7 @@ CREATE TABLE step (
   immediate              boolean     NOT NULL DEFAULT false,
   needs                  text        NOT NULL DEFAULT 'alive'
       CHECK (needs IN ('alive', 'any', 'dead')),
-  run_location           text        NOT NULL DEFAULT 'on' CHECK (run_location IN ('on', 'for')),
+  run_location           text        NOT NULL DEFAULT 'node' CHECK (run_location IN ('node', 'worker')),
   generation             bigint      NOT NULL CHECK (generation > 0),
   content_hash           bytea       NOT NULL CHECK (octet_length(content_hash) = 32),
   disruption_budget_ids  bigint[]    NOT NULL DEFAULT '{}',
@@ -116,7 +116,7 @@ COMMENT ON COLUMN step.destructive IS
 COMMENT ON COLUMN step.immediate IS 'It has no run. The annealer completes it.';
 COMMENT ON COLUMN step.needs IS 'The state of the node that the step needs.';
 COMMENT ON COLUMN step.run_location IS
-  'on: on the node, through its wrapper and ledger. for: on the worker, on behalf of the node.';
+  'node: on the node, through its wrapper and ledger. worker: on the worker''s machine, for the node.';
 COMMENT ON COLUMN step.generation IS 'The number of the blueprint that last changed the step.';
 COMMENT ON COLUMN step.content_hash IS
   'The hash that the node''s ledger compares: role, own reviewed data and re-runs, but no output.';

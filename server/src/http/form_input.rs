@@ -37,7 +37,7 @@ const RETAINED_FIELDS: [(&str, &[&str]); 15] = [
     ("/call/set-maintenance", &["reason"]),
     ("/call/drain-worker", &["reason"]),
     ("/call/retry", &["reason"]),
-    ("/call/retry_failed", &["reason"]),
+    ("/call/retry-failed", &["reason"]),
     ("/call/give-verdict", &["reason"]),
 ];
 

@@ -194,7 +194,7 @@ impl Logs {
         }
     }
 
-    async fn news(&mut self, state: &AppState, grown: LogGrowth) -> Vec<Live> {
+    async fn new_messages(&mut self, state: &AppState, grown: LogGrowth) -> Vec<Live> {
         match grown {
             _ if self.runs.is_empty() => Vec::new(),
             LogGrowth::To(run, log_bytes) => match self.noderoles.get(&run) {
@@ -230,7 +230,7 @@ fn stream(
         }
         let mut logs = Logs { runs: topics.runs(), ..Logs::default() };
         let mut sieve = EventFilter { topics, last: None };
-        for live in logs.news(&state, LogGrowth::Unknown).await {
+        for live in logs.new_messages(&state, LogGrowth::Unknown).await {
             yield Ok(unplaced(&live));
         }
         loop {
@@ -258,7 +258,7 @@ fn stream(
                 // The server stops or the database is unavailable. The page reconnects.
                 StreamEvent::FeedMessage(Ok(None) | Err(_)) => break,
                 StreamEvent::LogGrowth(grown) => {
-                    for live in logs.news(&state, grown).await {
+                    for live in logs.new_messages(&state, grown).await {
                         yield Ok(unplaced(&live));
                     }
                 }

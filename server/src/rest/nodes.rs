@@ -12,7 +12,7 @@ use api::nodes::{
     AddedNodes, CreatedNodeToken, HealthCheckPage, HealthChecksQuery, NodeChange, NodeNoderolePage,
     NodeNoderolesQuery, NodePage, NodeRequest, NodeView, NodesQuery,
 };
-use api::values::{ResultLines, ResultsQuery};
+use api::values::{ResultPage, ResultsQuery};
 use axum::Json;
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
@@ -380,6 +380,6 @@ async fn results(
     SignedIn(actor): SignedIn,
     PathNode(id): PathNode,
     QueryParams(query): QueryParams<ResultsQuery>,
-) -> Answer<ResultLines> {
+) -> Answer<ResultPage> {
     Ok(Json(state.control.results(&actor, id, &query).await?))
 }

@@ -2,7 +2,7 @@
 
 use api::proposals::{ProposalPage, ProposalView, ProposalsQuery, ScopeView};
 use api::views::board::EditsPreview;
-use api::views::node_proposal::DraftedNoderole;
+use api::views::node_proposal::ProposedNoderole;
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -33,8 +33,8 @@ pub(crate) fn operations(all: Operations) -> Operations {
     .get("/proposals/{id}", proposal, op("getProposal", "Get an open proposal").also(&[409]))
     .get(
         "/proposals/{id}/noderole",
-        drafted,
-        op("getDraftedNoderole", "Get the data of a noderole in an open proposal").also(&[409]),
+        proposed_noderole,
+        op("getProposedNoderole", "Get the data of a noderole in an open proposal").also(&[409]),
     )
     .post(
         "/proposals/{id}/edits",
@@ -75,19 +75,19 @@ pub(crate) fn operations(all: Operations) -> Operations {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct DraftNoderoleQuery {
+struct ProposedNoderoleQuery {
     node: NodeId,
     /// Role of the noderole. Use `app/1` for a second instance on the node.
     noderole: NoderoleKey,
 }
 
-async fn drafted(
+async fn proposed_noderole(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<ProposalId>,
-    QueryParams(query): QueryParams<DraftNoderoleQuery>,
-) -> Answer<DraftedNoderole> {
-    Ok(Json(state.control.drafted(&actor, id, query.node, &query.noderole).await?))
+    QueryParams(query): QueryParams<ProposedNoderoleQuery>,
+) -> Answer<ProposedNoderole> {
+    Ok(Json(state.control.proposed_noderole(&actor, id, query.node, &query.noderole).await?))
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

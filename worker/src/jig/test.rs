@@ -47,7 +47,7 @@ impl Jig for Test {
             let time = Duration::try_from_secs_f64(data.seconds).unwrap_or_default();
             tokio::select! {
                 () = tokio::time::sleep(time) => {}
-                reason = stop.called() => return Ended::stopped(reason, Some(true)),
+                reason = stop.requested() => return Ended::stopped(reason, Some(true)),
             }
             let reason = match data.fail {
                 Value::Null | Value::Bool(false) => return Ended::Returned(data.returns),

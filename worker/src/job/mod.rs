@@ -58,7 +58,7 @@ impl Job {
 
     /// Whether the step runs on its node. Otherwise it runs on the worker for the node.
     pub fn on_node(&self) -> bool {
-        self.role.run.place == RunLocation::On && !self.phantom
+        self.role.run.location == RunLocation::Node && !self.phantom
     }
 }
 

@@ -44,7 +44,7 @@ impl StopSender {
 
 impl Stop {
     /// Waits until the run is stopped.
-    pub async fn called(&mut self) -> StopReason {
+    pub async fn requested(&mut self) -> StopReason {
         loop {
             if let Some(reason) = *self.0.borrow_and_update() {
                 return reason;

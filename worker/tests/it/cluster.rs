@@ -603,7 +603,7 @@ impl Cluster {
     }
 
     pub fn step(&self, node: usize, role: &str) -> StepId {
-        StepId::of(self.noderole(node, role), &ActionName::run())
+        StepId::run_of(self.noderole(node, role))
     }
 
     /// The removal step of a noderole.

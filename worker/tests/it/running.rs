@@ -260,7 +260,7 @@ async fn row_that_differs_stops_its_run() {
         ("step.jig", "UPDATE step SET jig = 'test' WHERE"),
         ("step.exclusive", "UPDATE step SET exclusive = false WHERE"),
         ("step.needs", "UPDATE step SET needs = 'any' WHERE"),
-        ("step.run_location", "UPDATE step SET run_location = 'for' WHERE"),
+        ("step.run_location", "UPDATE step SET run_location = 'worker' WHERE"),
         ("step.timeout_s", "UPDATE step SET timeout_s = 77 WHERE"),
         (
             "concurrency_group.name",

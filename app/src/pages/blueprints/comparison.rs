@@ -20,7 +20,7 @@ use crate::components::{
     EquivalentCommands, FormValues, Icon, ProblemNotice, icon, load_part, loading_text, warnings,
 };
 use crate::failure::ServerResult;
-use crate::pages::review::{Changed, differs};
+use crate::pages::reviews::review::{Changed, differs};
 
 /// The same comparison in the API.
 const REST: &str = "/api/v1/blueprints/compare";

@@ -66,7 +66,7 @@ pub async fn add_nodes(#[server(default)] text: String) -> ServerResult<usize> {
 
 /// Opens a proposal on the deployment that receives a node, or joins the open one. Redirects to its
 /// board with the move dialog.
-#[server(name = ProposeMove, prefix = "/call", endpoint = "propose_move", output = AsJson)]
+#[server(name = ProposeMove, prefix = "/call", endpoint = "propose-move", output = AsJson)]
 pub async fn propose_move(deployment: String, node: String) -> ServerResult<ProposalId> {
     let deployment = deployment.trim();
     let (request, actor) = signed_in()?;

@@ -78,7 +78,7 @@ fn five(first_steps: &FirstSteps) -> [Step; 5] {
 #[component]
 pub(super) fn FirstSteps(
     steps: Memo<Option<FirstSteps>>,
-    away: Memo<bool>,
+    hidden: Memo<bool>,
     changed: Callback<()>,
 ) -> impl IntoView {
     let put = ServerAction::<HideFirstSteps>::new();
@@ -86,7 +86,7 @@ pub(super) fn FirstSteps(
     let left = Memo::new(move |_| steps.get().filter(|first_steps| !first_steps.is_complete()));
     let list = move || {
         let first_steps = left.get()?;
-        if away.get() {
+        if hidden.get() {
             return Some(show_button(put));
         }
         let five = five(&first_steps);
@@ -139,7 +139,7 @@ fn line(step: Step, is_current: bool) -> impl IntoView {
 fn show_button(put: ServerAction<HideFirstSteps>) -> AnyView {
     view! {
         <ActionForm action=put>
-            <input type="hidden" name="back" value="true"/>
+            <input type="hidden" name="show" value="true"/>
             <button class="button quiet small" type="submit">"Show first steps"</button>
         </ActionForm>
     }

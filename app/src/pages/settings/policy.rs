@@ -24,8 +24,8 @@ use crate::components::action::problem_of;
 use crate::components::{EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, icon, load};
 use crate::failure::ServerResult;
 use crate::live::{NOW, use_live};
-use crate::pages::board::RISKS;
 use crate::pages::deployments::DeploymentField;
+use crate::pages::deployments::board::RISKS;
 use crate::pages::deployments::deployments;
 use crate::permissions::{OPERATOR, with_permission};
 

@@ -34,7 +34,7 @@ pub async fn policy() -> ServerResult<PolicyView> {
 
 /// Opens a proposal on a deployment, or joins the open one. Redirects to its board with the policy
 /// dialog.
-#[server(name = ProposePolicy, prefix = "/call", endpoint = "propose_policy", output = AsJson)]
+#[server(name = ProposePolicy, prefix = "/call", endpoint = "propose-policy", output = AsJson)]
 pub async fn propose_policy(deployment: String) -> ServerResult<ProposalId> {
     let (request, actor) = signed_in()?;
     let proposal = answer(request.control.propose_by_name(&actor, &deployment).await).await?;

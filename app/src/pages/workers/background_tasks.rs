@@ -154,7 +154,7 @@ fn until(now: At, at: At) -> String {
 #[server(
     name = ReadBackgroundTasks,
     prefix = "/call",
-    endpoint = "background_tasks",
+    endpoint = "background-tasks",
     input = AsJson,
     output = AsJson
 )]

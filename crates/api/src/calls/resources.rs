@@ -54,7 +54,7 @@ pub fn proposal_report(id: ProposalId) -> Call {
 }
 
 /// Shows a noderole with the edits of a proposal.
-pub fn drafted_noderole(id: ProposalId, node: NodeId, noderole: &NoderoleKey) -> Call {
+pub fn proposed_noderole(id: ProposalId, node: NodeId, noderole: &NoderoleKey) -> Call {
     Call::get(format!("/proposals/{id}/noderole?{}", on_node(node, noderole)))
         .command(["proposal", "noderole"])
         .argument(id.to_string())

@@ -126,7 +126,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         export(&web),
         show_proposal(proposal),
         proposal_report(proposal),
-        drafted_noderole(proposal, node, &NoderoleKey { instance: 1, ..key.clone() }),
+        proposed_noderole(proposal, node, &NoderoleKey { instance: 1, ..key.clone() }),
         show_blueprint(BlueprintNumber(7)),
         compare_blueprints("3", "7"),
         show_run(run),

@@ -45,7 +45,7 @@ pub struct NodeRole {
 /// A noderole with the edits of a proposal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct DraftedNoderole {
+pub struct ProposedNoderole {
     /// The version of the proposal.
     pub version: i32,
     /// Its user data, with the proposal's edits.

@@ -49,7 +49,7 @@ enum Fault {
     NodeCrashed,
     OtherHostKey,
     DiskFull,
-    NothingHeard,
+    NotificationsLost,
     WrongClock,
     RunCanceled,
 }
@@ -66,7 +66,7 @@ impl Fault {
         Self::NodeCrashed,
         Self::OtherHostKey,
         Self::DiskFull,
-        Self::NothingHeard,
+        Self::NotificationsLost,
         Self::WrongClock,
         Self::RunCanceled,
     ];
@@ -85,7 +85,7 @@ impl fmt::Display for Fault {
             Self::NodeCrashed => "node without power, then back",
             Self::OtherHostKey => "wrong host key",
             Self::DiskFull => "disk full on the node",
-            Self::NothingHeard => "notifications lost",
+            Self::NotificationsLost => "notifications lost",
             Self::WrongClock => "worker's clock off by an hour",
             Self::RunCanceled => "run canceled",
         })
@@ -258,7 +258,7 @@ impl Chaos {
         }
         while Instant::now() < due {
             tokio::time::sleep(Duration::from_millis(100)).await;
-            self.mend(Instant::now()).await;
+            self.repair_due(Instant::now()).await;
         }
         if self.ahead.is_empty() {
             self.ahead = Fault::ALL.to_vec();
@@ -307,8 +307,8 @@ impl Chaos {
             Fault::NodeGone | Fault::NodeCrashed | Fault::OtherHostKey | Fault::DiskFull => {
                 return self.break_node(fault, if fault == Fault::NodeGone { soon } else { later });
             }
-            Fault::NothingHeard => {
-                let kind = FaultKind::NotificationBlock(self.world.deafen().await);
+            Fault::NotificationsLost => {
+                let kind = FaultKind::NotificationBlock(self.world.block_notifications().await);
                 self.active_faults.push(ActiveFault { until: later, kind });
             }
             Fault::RunCanceled => return self.cancel().await,
@@ -393,10 +393,10 @@ impl Chaos {
     }
 
     async fn mend_all(&mut self) {
-        self.mend(Instant::now() + Duration::from_secs(3_600)).await;
+        self.repair_due(Instant::now() + Duration::from_secs(3_600)).await;
     }
 
-    async fn mend(&mut self, now: Instant) {
+    async fn repair_due(&mut self, now: Instant) {
         let (due, left): (Vec<ActiveFault>, _) = std::mem::take(&mut self.active_faults)
             .into_iter()
             .partition(|fault| fault.until <= now);

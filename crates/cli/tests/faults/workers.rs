@@ -199,12 +199,12 @@ async fn node_starts_run_of_two_workers_once() {
 async fn workers_without_notifications_find_all_runs() {
     let world = World::running(2, 1).await;
     watch(&world.admin).await;
-    let deaf = world.deafen().await;
+    let blocked = world.block_notifications().await;
     world.change("east", vec![world.bind(0, "top")]).await;
     world.change("west", vec![world.bind(1, "top")]).await;
     world.converged(8).await;
     all_is_well(&world).await;
-    let lost = deaf.stop().await;
+    let lost = blocked.stop().await;
     assert!(lost > 0, "no connection for notifications was cut");
 }
 

@@ -447,7 +447,7 @@ impl World {
     }
 
     /// Repeatedly closes every connection that listens for notifications.
-    pub async fn deafen(&self) -> NotificationBlock {
+    pub async fn block_notifications(&self) -> NotificationBlock {
         let admin = self.admin.clone();
         let (stop, mut stopped) = tokio::sync::oneshot::channel();
         let cutting = tokio::spawn(async move {

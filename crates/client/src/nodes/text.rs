@@ -22,7 +22,7 @@ pub(crate) fn node_text(response: &Value, output: OutputFormat) -> String {
     let fqdn = Fqdn::parse(&view.fqdn).ok();
     let is_phantom = fqdn.is_some_and(|fqdn| phantom::represented_deployment(&fqdn).is_some());
     let name = match is_phantom {
-        true => phantom::named(view.deployment.as_str()),
+        true => phantom::command_name_of(view.deployment.as_str()),
         false => view.fqdn.clone(),
     };
     let since = optional_moment(life.alive_since);

@@ -20,7 +20,7 @@ use api::values::ValueLayer;
 use api::views::board::{
     Board, BoardNoderole, BoardRole, MAX_NODES_WITH_ROLE, RoleChoice, RoleNoderoles,
 };
-use api::views::node_proposal::DraftedNoderole;
+use api::views::node_proposal::ProposedNoderole;
 use engine::Hash;
 use engine::catalog::read::At;
 use engine::cluster::{NoderoleKey, phantom};
@@ -804,7 +804,7 @@ fn present(
     let (mut nodes, mut wrong) = (BTreeMap::new(), Vec::new());
     let mut named = declared.nodes();
     let new = place.as_ref().and_then(|place| place.new);
-    let own_phantom = phantom::named(declared.deployment.is.as_str());
+    let own_phantom = phantom::command_name_of(declared.deployment.is.as_str());
     if let Some(phantom) = new
         && named.remove(own_phantom.as_str()).is_some()
     {
@@ -1025,8 +1025,8 @@ fn own_data(
     let empty_if_missing =
         |failure: Failure| if failure.code() == 4 { Ok(Map::new()) } else { Err(failure) };
     if let Some(open) = &board.proposal {
-        let drafted = calls::drafted_noderole(open.id, node, key);
-        let draft = server.read::<DraftedNoderole>(&drafted.url());
+        let drafted = calls::proposed_noderole(open.id, node, key);
+        let draft = server.read::<ProposedNoderole>(&drafted.url());
         return draft.map(|draft| object(draft.data)).or_else(empty_if_missing);
     }
     let id: NoderoleId = key.id(node);

@@ -8,7 +8,7 @@ pub(crate) mod export;
 use api::call::Call;
 use api::calls;
 use api::proposals::Replanned;
-use api::views::node_proposal::DraftedNoderole;
+use api::views::node_proposal::ProposedNoderole;
 use clap::{Args, Subcommand};
 use engine::data::written;
 use engine::ids::ProposalId;
@@ -145,8 +145,8 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
         }
         Proposal::Noderole { id, noderole, again } => {
             let (node, key) = names::noderole_on_node(server, noderole)?;
-            let drafted = calls::drafted_noderole(*id, node, &key);
-            client.show(*again, || server.show(&drafted), drafted_noderole_text)
+            let drafted = calls::proposed_noderole(*id, node, &key);
+            client.show(*again, || server.show(&drafted), proposed_noderole_text)
         }
         Proposal::Edit { id, edits, on } => {
             let edits = read_edits(&edits.file)?;
@@ -335,8 +335,8 @@ pub(crate) fn proposal_list() -> List {
 }
 
 /// A noderole in an open proposal.
-pub(crate) fn drafted_noderole_text(response: &Value, output: OutputFormat) -> String {
-    let Ok(view) = DraftedNoderole::deserialize(response) else { return outline(response) };
+pub(crate) fn proposed_noderole_text(response: &Value, output: OutputFormat) -> String {
+    let Ok(view) = ProposedNoderole::deserialize(response) else { return outline(response) };
     let existence = match (view.proposed, view.rerun) {
         (true, _) => "exists only in the proposal",
         (false, true) => "exists, and the proposal runs it again",
@@ -379,12 +379,12 @@ mod tests {
     }
 
     #[test]
-    fn drafted_noderole_page_has_attribute_schemas() {
+    fn proposed_noderole_page_has_attribute_schemas() {
         let mut view = json!({"version": 2, "data": {"port": 81}, "defaults": {"port": 80},
             "proposed": false, "rerun": true,
             "attribs": [{"name": "port", "path": "/port", "description": "Where it listens",
             "schema": {"type": "integer"}}]});
-        let text = drafted_noderole_text(&view, OutputFormat::default());
+        let text = proposed_noderole_text(&view, OutputFormat::default());
         for line in [
             "exists, and the proposal runs it again\n",
             "  own data      {\"port\":81}\n",
@@ -395,11 +395,11 @@ mod tests {
         }
         view["proposed"] = json!(true);
         assert!(
-            drafted_noderole_text(&view, OutputFormat::default())
+            proposed_noderole_text(&view, OutputFormat::default())
                 .contains("exists only in the proposal")
         );
         assert_eq!(
-            drafted_noderole_text(&json!({"of": "another"}), OutputFormat::default()),
+            proposed_noderole_text(&json!({"of": "another"}), OutputFormat::default()),
             "of: another\n",
             "an unknown answer is printed as an outline"
         );

@@ -106,7 +106,7 @@ impl Control {
         store::proposals::lock_proposal(&mut transaction, row.proposal)
             .await
             .map_err(from_store)?;
-        let actor = &actor.still(&mut transaction).await?;
+        let actor = &actor.revalidate(&mut transaction).await?;
         let places = places(&mut transaction, actor, id).await?;
         actor.require_any_in_all(&[Permission::Operator, Permission::Reviewer], &places, |id| {
             present.name_of(id)

@@ -14,7 +14,7 @@ use engine::plan::Scope;
 use engine::plan::restore::{Missing, RestoreError, RestoreInput, restore};
 use serde_json::json;
 use sqlx::PgConnection;
-use store::proposals::{EditRow, LeftOutRow, MAX_LEFT_OUT};
+use store::proposals::{EditRow, MAX_NOT_RESTORED, NotRestoredRow};
 
 use crate::blueprints::side;
 use crate::people::{Actor, Permission};
@@ -98,7 +98,7 @@ impl Control {
             .await
             .map_err(from_store)?;
         let row = row.ok_or_else(proposal_changed)?;
-        actor.still(&mut transaction).await?.require_in(Permission::Operator, id)?;
+        actor.revalidate(&mut transaction).await?.require_in(Permission::Operator, id)?;
         let now = store::proposals::edits(&mut transaction, proposal).await.map_err(from_store)?;
         require_no_edits(&now, deployment)?;
         if now != rows {
@@ -120,7 +120,7 @@ impl Control {
             .map_err(from_store)?;
         let missing: Vec<String> = found.missing.iter().map(ToString::to_string).collect();
         let first = rows.last().map_or(1, |row| row.edit.seq + 1);
-        insert_left_out(&mut transaction, proposal, first, found.edits.len(), target, &missing)
+        insert_not_restored(&mut transaction, proposal, first, found.edits.len(), target, &missing)
             .await?;
         let detail = json!({"deployment": deployment, "target": target, "edits": found.edits.len(), "missing": missing, "new": new});
         store::audit::append_audit(
@@ -157,7 +157,7 @@ fn require_no_edits(rows: &[EditRow], deployment: &str) -> Result<(), Problem> {
 }
 
 /// Records the left-out parts, because the reviewers must see them too.
-async fn insert_left_out(
+async fn insert_not_restored(
     on: &mut PgConnection,
     proposal: ProposalId,
     first: u32,
@@ -168,10 +168,10 @@ async fn insert_left_out(
     if missing.is_empty() {
         return Ok(());
     }
-    let named: Vec<String> = missing.iter().take(MAX_LEFT_OUT).cloned().collect();
-    let left_out = LeftOutRow { target, more: missing.len() - named.len(), missing: named };
+    let named: Vec<String> = missing.iter().take(MAX_NOT_RESTORED).cloned().collect();
+    let not_restored = NotRestoredRow { target, more: missing.len() - named.len(), missing: named };
     let last = first + u32::try_from(edits).unwrap_or(u32::MAX) - 1;
-    store::proposals::insert_omitted_parts(on, proposal, first..=last, &left_out)
+    store::proposals::insert_not_restored(on, proposal, first..=last, &not_restored)
         .await
         .map_err(from_store)
 }

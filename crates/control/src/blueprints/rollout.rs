@@ -131,7 +131,7 @@ impl Control {
             }
             let (noderole, role) =
                 (NoderoleId(row.noderole), RoleName::parse(&row.role).map_err(corrupt)?);
-            let (node, fqdn) = (NodeId(row.node), present.in_full(&row.fqdn));
+            let (node, fqdn) = (NodeId(row.node), present.long_name(&row.fqdn));
             let called = format!("{role} on {fqdn}");
             let retried = self
                 .retry_audited(actor, noderole, reason, &called, Some((StepId(row.step), scope)))
@@ -204,7 +204,7 @@ fn failed_step(present: &CurrentState, row: FailedRow) -> Result<FailedStep, Pro
         role: RoleName::parse(&row.role).map_err(corrupt)?,
         action: ActionName::parse(&row.action).map_err(corrupt)?,
         node: NodeId(row.node),
-        fqdn: present.in_full(&row.fqdn),
+        fqdn: present.long_name(&row.fqdn),
         deployment: deployment.ok_or_else(Problem::internal)?.name.clone(),
         deployment_id,
         destructive: row.destructive,
@@ -234,7 +234,7 @@ fn timeline(
         .into_iter()
         .map(|((fqdn, node), runs)| TimelineNode {
             node: NodeId(node),
-            fqdn: present.in_full(&fqdn),
+            fqdn: present.long_name(&fqdn),
             runs,
         })
         .collect();

@@ -368,7 +368,7 @@ impl Control {
             }
         }
         if let Some(actor) = actor {
-            actor.still(&mut transaction).await?.require(Permission::Operator)?;
+            actor.revalidate(&mut transaction).await?.require(Permission::Operator)?;
         }
         let detail = json!({"barclamps": imported.barclamps});
         store::audit::append_audit(&mut transaction, by, "catalog.import", "", &detail)

@@ -838,7 +838,7 @@ impl WholeGraph {
 
     /// The display name of a noderole's node.
     fn node<'i>(&self, item: &'i Item) -> Cow<'i, str> {
-        phantom::called(&item.fqdn, |id| self.names.get(&id).map(ToString::to_string))
+        phantom::short_name(&item.fqdn, |id| self.names.get(&id).map(ToString::to_string))
     }
 
     fn unfold(&self, query: &GraphOptions) -> Unfold {

@@ -15,8 +15,7 @@ use engine::cluster::NoderoleKey;
 use engine::counting::many;
 use engine::data::{OwnData, StepOutput, layers, mask};
 use engine::ids::{
-    ActionName, BlueprintNumber, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId,
-    StepId,
+    BlueprintNumber, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId,
 };
 use engine::plan::Effects;
 use serde_json::{Value, json};
@@ -66,7 +65,7 @@ impl Control {
         if row.noderole.disposition != "in_service" {
             return Err(self.removed(id, &row).await?);
         }
-        let step = StepId::of(id, &ActionName::run());
+        let step = StepId::run_of(id);
         let runs = store::runs::runs_of_step(&self.store, step, PAGE_SIZE as u64)
             .await
             .map_err(from_store)?;
@@ -120,7 +119,7 @@ impl Control {
             role: role_name,
             description: role.description.clone(),
             node: NodeId(row.node.id),
-            fqdn: present.in_full(&row.node.fqdn),
+            fqdn: present.long_name(&row.node.fqdn),
             deployment: DeploymentName::parse(&row.deployment.name).map_err(corrupt)?,
             deployment_id: deployment,
             state,
@@ -435,7 +434,7 @@ fn may_retry(actor: &Actor, place: DeploymentId, state: StepState) -> Result<(),
 }
 
 fn blocked_by(present: &CurrentState, parent: &EdgeRow) -> Option<String> {
-    let name = format!("{} on {}", parent.role, present.in_full(&parent.fqdn));
+    let name = format!("{} on {}", parent.role, present.long_name(&parent.fqdn));
     match StepState::from_name(&parent.state)? {
         StepState::Active => None,
         StepState::Error => Some(format!(
@@ -451,7 +450,7 @@ fn to_ref(present: &CurrentState, row: &EdgeRow) -> Result<NoderoleRef, Problem>
         id: NoderoleId(row.noderole_id),
         role: RoleName::parse(&row.role).map_err(corrupt)?,
         node: NodeId(row.node_id),
-        fqdn: present.in_full(&row.fqdn),
+        fqdn: present.long_name(&row.fqdn),
         state: StepState::from_name(&row.state).unwrap_or(StepState::Blocked),
     })
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::Problem;
 use api::listing::{Cursor, Key, Limit};
 use api::values::{
-    MAX_VALUE_CHARS, MAX_VALUES, ResultLine, ResultLines, ResultOutcome, ResultsQuery, SetBy,
+    MAX_VALUE_CHARS, MAX_VALUES, ResultLine, ResultOutcome, ResultPage, ResultsQuery, SetBy,
     ValueLayer, ValuePage, ValueView, ValuesQuery, ValuesView,
 };
 use engine::Hash;
@@ -66,7 +66,7 @@ impl Control {
             page(&mut connection, &present, &layered.value, sources, query, present.head.number)
                 .await?;
         Ok(ValuesView {
-            name: format!("{} on {}", row.noderole.role, present.in_full(&row.node.fqdn)),
+            name: format!("{} on {}", row.noderole.role, present.long_name(&row.node.fqdn)),
             noderole: id,
             deployment: DeploymentName::parse(&row.deployment.name).map_err(corrupt)?,
             deployment_id: DeploymentId(row.noderole.deployment_id),
@@ -170,7 +170,7 @@ impl Control {
         )
         .await?;
         Ok(ValuesView {
-            name: format!("{} on {}", row.role, present.in_full(&row.fqdn)),
+            name: format!("{} on {}", row.role, present.long_name(&row.fqdn)),
             noderole: NoderoleId(row.noderole),
             deployment: DeploymentName::parse(&row.deployment).map_err(corrupt)?,
             deployment_id: DeploymentId(noderole.noderole.deployment_id),
@@ -189,7 +189,7 @@ impl Control {
         actor: &Actor,
         name: &str,
         query: &ResultsQuery,
-    ) -> Result<ResultLines, Problem> {
+    ) -> Result<ResultPage, Problem> {
         let node = self.node_named(actor, name).await?;
         self.results(actor, node, query).await
     }
@@ -203,7 +203,7 @@ impl Control {
         actor: &Actor,
         node: NodeId,
         query: &ResultsQuery,
-    ) -> Result<ResultLines, Problem> {
+    ) -> Result<ResultPage, Problem> {
         actor.require(Permission::Viewer)?;
         let after = match cursor::decode(query.sort, query.before.as_ref())?.as_deref() {
             Some([Key::Number(run)]) => Some(RunId(*run)),
@@ -251,7 +251,7 @@ impl Control {
             .last()
             .filter(|_| more)
             .map(|last| Cursor::after_row(query.sort, &[Key::from(last.run.0)]));
-        Ok(ResultLines { results, all, next })
+        Ok(ResultPage { results, all, next })
     }
 }
 
@@ -377,7 +377,7 @@ fn value_view(
         value: value.chars().take(MAX_VALUE_CHARS).collect(),
         layer,
         source: match of {
-            Some(of) => format!("{words} of {} on {}", of.role, present.in_full(&of.fqdn)),
+            Some(of) => format!("{words} of {} on {}", of.role, present.long_name(&of.fqdn)),
             None => words,
         },
         noderole: of.map(|of| NoderoleId(of.noderole_id)),

@@ -214,7 +214,7 @@ impl Control {
         if change.connection.is_some() {
             store::blueprints::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         }
-        let actor = actor.still(&mut transaction).await?;
+        let actor = actor.revalidate(&mut transaction).await?;
         let row =
             store::nodes::lock_node_record(&mut transaction, node).await.map_err(from_store)?;
         let Some(before) = row else {
@@ -316,7 +316,7 @@ impl Control {
         let reason = checked(&reason)?;
         let mut transaction = self.begin().await?;
         store::blueprints::lock_for_commit(&mut transaction).await.map_err(from_store)?;
-        let actor = actor.still(&mut transaction).await?;
+        let actor = actor.revalidate(&mut transaction).await?;
         // Descriptive data changes without the commit lock, so only the lock of the record keeps
         // its version stable.
         let record =

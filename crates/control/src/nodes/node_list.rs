@@ -53,7 +53,7 @@ impl Control {
         let system = self.current_state().await?.system()?;
         let by = Some(actor.person);
         let mut transaction = self.begin().await?;
-        actor.still(&mut transaction).await?.require(Permission::Operator)?;
+        actor.revalidate(&mut transaction).await?.require(Permission::Operator)?;
         store::nodes::lock_node_inserts(&mut transaction).await.map_err(from_store)?;
         let (mut added, mut faults) = (Vec::with_capacity(fits.len()), Vec::new());
         for (number, fit) in &fits {

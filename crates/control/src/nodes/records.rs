@@ -205,7 +205,7 @@ impl Control {
         let system = self.current_state().await?.system()?;
         let mut transaction = self.begin().await?;
         if let Some(actor) = actor {
-            actor.still(&mut transaction).await?.require(Permission::Operator)?;
+            actor.revalidate(&mut transaction).await?.require(Permission::Operator)?;
         }
         store::nodes::lock_node_inserts(&mut transaction).await.map_err(from_store)?;
         let node = fit.insert(&mut transaction, system, by).await?;
@@ -241,7 +241,7 @@ impl Control {
     ) -> Result<(), Problem> {
         actor.require(Permission::Operator)?;
         let mut transaction = self.begin().await?;
-        actor.still(&mut transaction).await?.require(Permission::Operator)?;
+        actor.revalidate(&mut transaction).await?.require(Permission::Operator)?;
         let Some(fqdn) = store::nodes::remove_node_record(&mut transaction, node, version)
             .await
             .map_err(from_store)?
@@ -330,7 +330,7 @@ fn without_record(present: &CurrentState, node: NodeId) -> Problem {
         format!(
             "{} is a phantom node without a machine, so it has no record that can be changed. It \
              is removed together with the deployment {deployment}.",
-            phantom::named(&deployment)
+            phantom::command_name_of(&deployment)
         ),
     )
 }

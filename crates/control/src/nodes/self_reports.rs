@@ -57,7 +57,7 @@ impl Control {
         }
         let token = Token::random()?;
         let mut transaction = self.begin().await?;
-        let actor = &actor.still(&mut transaction).await?;
+        let actor = &actor.revalidate(&mut transaction).await?;
         let machine =
             store::nodes::lock_node_record(&mut transaction, node).await.map_err(from_store)?;
         let machine = machine.ok_or_else(no_node)?;
@@ -110,7 +110,7 @@ impl Control {
         let NodeAtVersion { node, version } = node.into();
         actor.require_any_somewhere(&[Permission::Operator, Permission::Admin])?;
         let mut transaction = self.begin().await?;
-        let actor = &actor.still(&mut transaction).await?;
+        let actor = &actor.revalidate(&mut transaction).await?;
         let machine =
             store::nodes::lock_node_record(&mut transaction, node).await.map_err(from_store)?;
         let machine = machine.ok_or_else(no_node)?;

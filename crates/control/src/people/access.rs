@@ -84,7 +84,7 @@ impl People {
     pub async fn dismiss_notices(&self, actor: &Actor) -> Result<(), Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        let actor = actor.still(&mut transaction).await?;
+        let actor = actor.revalidate(&mut transaction).await?;
         let dismissed =
             store::people::access::dismiss(&mut transaction, actor.person).await.map_err(failed)?;
         if dismissed > 0 {

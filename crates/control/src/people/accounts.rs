@@ -198,7 +198,7 @@ impl People {
         store::people::accounts::lock_people(&mut transaction, &[actor.person])
             .await
             .map_err(failed)?;
-        let actor = actor.still(&mut transaction).await?;
+        let actor = actor.revalidate(&mut transaction).await?;
         actor.require(Permission::Admin)?;
         let given = self.grants_of(&mut transaction, &input.grants, input.kind).await?;
         require_within(&actor, &given)?;
@@ -380,7 +380,7 @@ impl People {
         store::people::accounts::lock_people(&mut transaction, &[actor.person, id])
             .await
             .map_err(failed)?;
-        let actor = actor.still(&mut transaction).await?;
+        let actor = actor.revalidate(&mut transaction).await?;
         actor.require(Permission::Admin)?;
         let row = store::people::accounts::account(&mut transaction, id)
             .await
@@ -498,7 +498,7 @@ impl People {
         store::people::accounts::lock_people(&mut transaction, &[actor.person])
             .await
             .map_err(failed)?;
-        let actor = actor.still(&mut transaction).await?;
+        let actor = actor.revalidate(&mut transaction).await?;
         if !store::people::end_session_by_id(&mut transaction, actor.person, session)
             .await
             .map_err(failed)?
@@ -528,7 +528,7 @@ impl People {
         store::people::accounts::lock_people(&mut transaction, &[actor.person])
             .await
             .map_err(failed)?;
-        let actor = actor.still(&mut transaction).await?;
+        let actor = actor.revalidate(&mut transaction).await?;
         let this = actor.session.as_ref().map(|session| session.hash);
         let sessions =
             store::people::end_all_sessions(&mut transaction, actor.person, this.as_ref())
@@ -580,7 +580,7 @@ impl People {
         store::people::accounts::lock_people(&mut transaction, &[actor.person])
             .await
             .map_err(failed)?;
-        let actor = actor.still(&mut transaction).await?;
+        let actor = actor.revalidate(&mut transaction).await?;
         let next = Token::random()?;
         let old = old.as_ref().map(|proof| proof.0.as_slice());
         let is_set = store::people::accounts::set_password(

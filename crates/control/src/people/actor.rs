@@ -18,7 +18,7 @@
 //! but none that has a permission beyond its own (`acting_manages` in the database).
 //!
 //! An actor reflects the state at the start of the request. Every write loads the actor again in
-//! its own transaction (`Actor::still`).
+//! its own transaction (`Actor::revalidate`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -329,7 +329,7 @@ impl Actor {
     ///
     /// # Errors
     /// Signed out (401) if the session or token is no longer valid.
-    pub(crate) async fn still(&self, connection: &mut PgConnection) -> Result<Self, Problem> {
+    pub(crate) async fn revalidate(&self, connection: &mut PgConnection) -> Result<Self, Problem> {
         // Lock the person first, in the same order as disabling does.
         let row = store::people::lock_person(connection, self.person)
             .await

@@ -264,7 +264,7 @@ impl People {
             return self.owner.as_ref().unwrap_or(&self.store).pool().begin().await.map_err(failed);
         };
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        actor.still(&mut transaction).await?.require(Permission::Admin)?;
+        actor.revalidate(&mut transaction).await?.require(Permission::Admin)?;
         Ok(transaction)
     }
 

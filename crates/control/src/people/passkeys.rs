@@ -36,7 +36,7 @@ impl People {
         let session = require_enrollable_session(actor)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
-        let actor = &actor.still(&mut transaction).await?;
+        let actor = &actor.revalidate(&mut transaction).await?;
         require_factor_unless_none(&mut transaction, actor).await?;
         let registered = store::people::passkeys::list_passkeys(&mut transaction, actor.person)
             .await
@@ -73,7 +73,7 @@ impl People {
         }
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
-        let actor = &actor.still(&mut transaction).await?;
+        let actor = &actor.revalidate(&mut transaction).await?;
         require_factor_unless_none(&mut transaction, actor).await?;
         let state = store::people::passkeys::consume_ceremony(&mut transaction, session.id)
             .await
@@ -124,7 +124,7 @@ impl People {
     pub async fn revoke_passkey(&self, actor: &Actor, id: PasskeyId) -> Result<(), Problem> {
         require_session(actor)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        let actor = &actor.still(&mut transaction).await?;
+        let actor = &actor.revalidate(&mut transaction).await?;
         let row = find_passkey(&mut transaction, actor, id).await?;
         if store::people::passkeys::revoke(&mut transaction, id, actor.person)
             .await
@@ -184,7 +184,7 @@ impl People {
         let (credential, assertion) =
             passkeys::assertion(&signature.answer).map_err(|error| rejected(&error))?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        let actor = &actor.still(&mut transaction).await?;
+        let actor = &actor.revalidate(&mut transaction).await?;
         let row = find_passkey(&mut transaction, actor, id).await?;
         unconfirmed(&row)?;
         let signer = answered(&mut transaction, actor, &credential).await?;

@@ -144,7 +144,7 @@ impl People {
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         // A parallel attempt in the same session waits here.
         lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
-        let actor = actor.still(&mut transaction).await?;
+        let actor = actor.revalidate(&mut transaction).await?;
         let totp = store::people::second_factor::totp(&mut transaction, actor.person)
             .await
             .map_err(failed)?
@@ -172,7 +172,7 @@ impl People {
         let session = require_enrollable_session(actor)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
-        let actor = actor.still(&mut transaction).await?;
+        let actor = actor.revalidate(&mut transaction).await?;
         let registered = store::people::passkeys::list_passkeys(&mut transaction, actor.person)
             .await
             .map_err(failed)?;
@@ -232,7 +232,7 @@ impl People {
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         // A parallel attempt in the same session waits here.
         lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
-        let actor = actor.still(&mut transaction).await?;
+        let actor = actor.revalidate(&mut transaction).await?;
         let registered = store::people::passkeys::list_passkeys(&mut transaction, actor.person)
             .await
             .map_err(failed)?;
@@ -282,7 +282,7 @@ impl People {
         fill_random(&mut secret)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
-        let actor = actor.still(&mut transaction).await?;
+        let actor = actor.revalidate(&mut transaction).await?;
         require_factor_unless_none(&mut transaction, &actor).await?;
         if !store::people::second_factor::begin_totp(&mut transaction, actor.person, &secret)
             .await
@@ -329,7 +329,7 @@ impl People {
         };
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
-        let actor = actor.still(&mut transaction).await?;
+        let actor = actor.revalidate(&mut transaction).await?;
         require_factor_unless_none(&mut transaction, &actor).await?;
         let setup =
             store::people::second_factor::set_up(&mut transaction, actor.person, session.id)
@@ -355,7 +355,7 @@ impl People {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
-        let actor = actor.still(&mut transaction).await?;
+        let actor = actor.revalidate(&mut transaction).await?;
         actor.require_in_person()?;
         if store::people::second_factor::remove_totp(&mut transaction, actor.person)
             .await

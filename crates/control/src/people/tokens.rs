@@ -91,7 +91,7 @@ impl People {
         store::people::accounts::lock_people(&mut transaction, &[actor.person, owner])
             .await
             .map_err(failed)?;
-        let actor = actor.still(&mut transaction).await?;
+        let actor = actor.revalidate(&mut transaction).await?;
         let account = match owner == actor.person {
             true => actor.clone(),
             false => {
@@ -219,7 +219,7 @@ impl People {
     pub async fn revoke_token(&self, actor: &Actor, token: Uuid) -> Result<(), Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        let actor = actor.still(&mut transaction).await?;
+        let actor = actor.revalidate(&mut transaction).await?;
         let row =
             store::people::api_tokens::token(&mut transaction, token).await.map_err(failed)?;
         let is_allowed = |row: &ApiTokenRow| {

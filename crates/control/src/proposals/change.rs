@@ -237,7 +237,7 @@ impl Control {
             store::proposals::ensure_proposal(&mut transaction, deployment, actor.person)
                 .await
                 .map_err(from_store)?;
-        actor.still(&mut transaction).await?.require_in(Permission::Operator, deployment)?;
+        actor.revalidate(&mut transaction).await?.require_in(Permission::Operator, deployment)?;
         if new {
             let detail = json!({"deployment": found.name});
             store::audit::append_audit(
@@ -275,7 +275,7 @@ impl Control {
                 format!(
                     "{} is a phantom node. Propose the change on its deployment: gantry deployment \
                      show {deployment}",
-                    phantom::named(&deployment)
+                    phantom::command_name_of(&deployment)
                 ),
             ));
         }
@@ -288,7 +288,10 @@ impl Control {
         )
         .await
         .map_err(from_store)?;
-        actor.still(&mut transaction).await?.require_in(Permission::Operator, found.deployment)?;
+        actor
+            .revalidate(&mut transaction)
+            .await?
+            .require_in(Permission::Operator, found.deployment)?;
         if new {
             let detail = json!({"node": found.fqdn});
             store::audit::append_audit(
@@ -343,7 +346,7 @@ impl Control {
         .map_err(from_store)?
         .ok_or_else(proposal_changed)?;
         actor
-            .still(&mut transaction)
+            .revalidate(&mut transaction)
             .await?
             .require_in(Permission::Operator, place_of(&present, &row))?;
         let names = Names::of(&present, edits.iter());
@@ -534,7 +537,7 @@ impl Control {
             UndoResult::VersionConflict => return Err(proposal_changed()),
         };
         actor
-            .still(&mut transaction)
+            .revalidate(&mut transaction)
             .await?
             .require_in(Permission::Operator, place_of(&present, &row))?;
         // The edit may concern a deployment that another edit creates.
@@ -573,7 +576,7 @@ impl Control {
             return Err(proposal_changed());
         }
         actor
-            .still(&mut transaction)
+            .revalidate(&mut transaction)
             .await?
             .require_in(Permission::Operator, place_of(&present, &row))?;
         store::audit::append_audit(

@@ -10,7 +10,7 @@ use engine::catalog::Role;
 use engine::cluster::NoderoleKey;
 use engine::data::fit::{Expected, layer_errors};
 use engine::data::{OwnData, layers};
-use engine::ids::{ActionName, DeploymentId, NodeId, RoleName, StepId};
+use engine::ids::{DeploymentId, NodeId, RoleName, StepId};
 use engine::plan::{Edit, Effects, NumberedEdit, edit};
 use serde_json::Value;
 use store::proposals::EditRow;
@@ -149,7 +149,7 @@ impl PlannedState<'_> {
         let of_role =
             set.map(|set| &set.data).or(known.map(|known| &known.data)).unwrap_or(&Value::Null);
         let below = OwnData { template: &role.template, deployment_role: of_role, ..OwnData::NONE };
-        let step = StepId::of(noderole.id(node), &ActionName::run());
+        let step = StepId::run_of(noderole.id(node));
         layers(step, below, None).map(|layered| layered.value).unwrap_or_default()
     }
 }

@@ -93,9 +93,9 @@ impl<'a> Names<'a> {
         let new = || {
             self.phantoms
                 .get(&id)
-                .map(|fqdn| phantom::called(fqdn, |id| Some(self.deployment(id))).into_owned())
+                .map(|fqdn| phantom::short_name(fqdn, |id| Some(self.deployment(id))).into_owned())
         };
-        self.present.called(id).or_else(new).unwrap_or_else(|| id.to_string())
+        self.present.short_name(id).or_else(new).unwrap_or_else(|| id.to_string())
     }
 
     /// Long lists start with the count, so that a reader of the beginning does not take it for one

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::Problem;
 use api::problem::{DEPLOYMENT_PROPOSAL, Finding};
 use api::proposals::{ClashView, EditView, NotRestored, ProposalView, ScopeNode, ScopeView};
-use api::views::node_proposal::{DraftedNoderole, NodeChoice, NodeProposal, NodeRole};
+use api::views::node_proposal::{NodeChoice, NodeProposal, NodeRole, ProposedNoderole};
 use engine::blueprint::projection::StepChange;
 use engine::catalog::{JigClass, visible_barclamps};
 use engine::cluster::NoderoleKey;
@@ -18,7 +18,7 @@ use engine::plan::clash::{AuthoredEdit, PriorState};
 use engine::plan::{Clash, SideEffects, clashes};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use store::proposals::{EditRow, LeftOutRow, ProposalRow};
+use store::proposals::{EditRow, NotRestoredRow, ProposalRow};
 
 use crate::Control;
 use crate::catalog::roles::attribs;
@@ -94,13 +94,13 @@ impl Control {
     }
 
     /// A noderole with the edits of an open proposal applied.
-    pub async fn drafted(
+    pub async fn proposed_noderole(
         &self,
         actor: &Actor,
         proposal: ProposalId,
         node: NodeId,
         noderole: &NoderoleKey,
-    ) -> Result<DraftedNoderole, Problem> {
+    ) -> Result<ProposedNoderole, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.current_state().await?;
         let mut connection = self.connection().await?;
@@ -143,8 +143,8 @@ impl Control {
         let of_role =
             set.map(|set| &set.data).or(of_role.map(|role| &role.data)).unwrap_or(&Value::Null);
         let below = OwnData { template: &role.template, deployment_role: of_role, ..OwnData::NONE };
-        let below = layers(StepId::of(noderole.id(node), &ActionName::run()), below, None);
-        Ok(DraftedNoderole {
+        let below = layers(StepId::run_of(noderole.id(node)), below, None);
+        Ok(ProposedNoderole {
             version: row.version,
             data,
             data_by,
@@ -171,11 +171,11 @@ impl Control {
         let review =
             store::reviews::review_of_version(on, row.id, row.version).await.map_err(from_store)?;
         let sent_back = self.sent_back(on, row.id, row.version).await?;
-        let left_out = left_out(on, row.id).await?;
+        let not_restored = not_restored(on, row.id).await?;
         Ok(ProposalView {
             review,
             sent_back,
-            not_restored: left_out,
+            not_restored,
             ..proposal_view(actor, present, &names, row, edits, planned)
         })
     }
@@ -290,7 +290,7 @@ fn choices(
 }
 
 /// An open proposal, as this person sees it. The caller fills in `review`, `sent_back` and
-/// `left_out`.
+/// `not_restored`.
 pub(crate) fn proposal_view(
     actor: &Actor,
     present: &CurrentState,
@@ -388,12 +388,12 @@ pub(crate) fn clash_views(
 }
 
 /// The parts of the restored state that a proposal leaves out, if any.
-pub(crate) async fn left_out(
+pub(crate) async fn not_restored(
     on: &mut PgConnection,
     proposal: ProposalId,
 ) -> Result<Option<NotRestored>, Problem> {
-    let found = store::proposals::left_out(on, proposal).await.map_err(from_store)?;
-    Ok(found.map(|LeftOutRow { target, missing, more }| NotRestored {
+    let found = store::proposals::not_restored(on, proposal).await.map_err(from_store)?;
+    Ok(found.map(|NotRestoredRow { target, missing, more }| NotRestored {
         blueprint: target,
         missing,
         more,

@@ -236,7 +236,7 @@ impl Control {
         let row = store::reviews::find_review(on, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_review(id))?;
         store::proposals::lock_proposal(on, row.proposal).await.map_err(from_store)?;
-        let actor = actor.still(on).await?;
+        let actor = actor.revalidate(on).await?;
         let case = self.case(on, present, id, false).await?;
         Ok((actor, case))
     }
@@ -327,7 +327,7 @@ impl Control {
         actor.require_in_person()?;
         let mut transaction = self.begin().await?;
         let row = find_review(&mut transaction, id).await?;
-        actor.still(&mut transaction).await?.require(Permission::Viewer)?;
+        actor.revalidate(&mut transaction).await?.require(Permission::Viewer)?;
         store::reviews::ensure_viewed(&mut transaction, actor.person, row.proposal, id)
             .await
             .map_err(from_store)?;
@@ -435,7 +435,7 @@ fn comment(row: &CommentRow) -> CommentView {
 }
 
 fn anchor_text(present: &CurrentState, anchor: &Anchor) -> String {
-    let node = |id: &NodeId| present.called(*id).unwrap_or_else(|| id.to_string());
+    let node = |id: &NodeId| present.short_name(*id).unwrap_or_else(|| id.to_string());
     let subject = match anchor {
         Anchor::Whole => "the whole change".to_owned(),
         Anchor::Policy(_) => "the policy".to_owned(),

@@ -30,7 +30,7 @@ use engine::blueprint::projection::StepChange;
 use engine::blueprint::{DocumentChange, change_hash};
 use engine::data::secret::KnownSecret;
 use engine::gate::{Facts, Policy};
-use engine::ids::{ActionName, DeploymentId, NoderoleId, PersonId, ReviewId, StepId};
+use engine::ids::{DeploymentId, NoderoleId, PersonId, ReviewId, StepId};
 use engine::lint::{Finding, Reviewers};
 use sqlx::PgConnection;
 use store::proposals::EditRow;
@@ -383,8 +383,7 @@ impl Control {
         }
         let states = store::deployments::step_states(on, concerned).await.map_err(from_store)?;
         let active = states.into_iter().filter(|(_, state)| state == ShownState::Active.as_str());
-        let active: BTreeSet<StepId> =
-            active.map(|(id, _)| StepId::of(id, &ActionName::run())).collect();
+        let active: BTreeSet<StepId> = active.map(|(id, _)| StepId::run_of(id)).collect();
         let progress = |step: StepId| active.contains(&step).then_some(StepState::Active);
         Ok(impact(&planned.from(present), Some(&progress)))
     }

@@ -9,7 +9,7 @@ use api::values::MAX_VALUES;
 use engine::catalog::Role;
 use engine::cluster::{Blueprint, NoderoleKey};
 use engine::data::{Layered, OwnData, layers};
-use engine::ids::{ActionName, NodeId, ReviewId, StepId};
+use engine::ids::{NodeId, ReviewId, StepId};
 use serde_json::Value;
 
 use crate::Control;
@@ -97,7 +97,7 @@ impl<'a> Side<'a> {
             user: &document.data,
             ..OwnData::NONE
         };
-        let step = StepId::of(noderole.id(node), &ActionName::run());
+        let step = StepId::run_of(noderole.id(node));
         Ok(Some((role, layers(step, data, None).map_err(corrupt)?)))
     }
 }

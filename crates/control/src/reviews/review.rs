@@ -226,7 +226,7 @@ impl Control {
             next: None,
             required_by: summary.brought,
             deployments: summary.deployments,
-            not_restored: summary.left_out,
+            not_restored: summary.not_restored,
             clashes: summary.clashes,
             waves: summary.waves,
             impact: impact.unwrap_or(summary.impact),
@@ -340,7 +340,7 @@ impl Control {
         store::proposals::lock_proposal(&mut transaction, row.proposal)
             .await
             .map_err(from_store)?;
-        let actor = &actor.still(&mut transaction).await?;
+        let actor = &actor.revalidate(&mut transaction).await?;
         let case = self.case(&mut transaction, &present, id, false).await?;
         if let Err(no) = may_review(&case.facts, actor.person) {
             let message = check_can_review_or_explain(&case.facts, actor.person)

@@ -24,7 +24,7 @@ use crate::proposals::change::{
     proposal_changed, reaches, within,
 };
 use crate::proposals::edit_text::Names;
-use crate::proposals::proposal::{clash_views, left_out};
+use crate::proposals::proposal::{clash_views, not_restored};
 use crate::proposals::{lint, summary};
 use crate::reviews::review::{places, review_risks};
 use crate::reviews::summary::Summary;
@@ -60,7 +60,7 @@ impl Control {
         if locked.is_none_or(|p| p.version != version || p.state != "open") {
             return Err(proposal_changed());
         }
-        let actor = &actor.still(&mut transaction).await?;
+        let actor = &actor.revalidate(&mut transaction).await?;
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
         if let Some(known) = store::reviews::review_of_version(&mut transaction, proposal, version)
             .await
@@ -110,7 +110,7 @@ impl Control {
         let context = self.plan_context(on, present).await?;
         let mut authors = authors(rows);
         authors.insert(input.by);
-        summary.left_out = left_out(on, row.id).await?;
+        summary.not_restored = not_restored(on, row.id).await?;
         summary.findings =
             lint::findings(present, planned, &summary.impact, context.lint(&authors))?;
         let root = planned.materialized.objects.last().map(|o| o.hash);
@@ -243,7 +243,7 @@ fn summary(present: &CurrentState, rows: &[EditRow], planned: &Planned) -> Summa
         waves: waves(&impact),
         impact,
         findings: Vec::new(),
-        left_out: None,
+        not_restored: None,
         clashes: clash_views(present, &names, rows, planned),
         brought: required_reasons_of(&planned.effects),
         deployments: known.chain(new).collect(),

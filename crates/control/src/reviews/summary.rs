@@ -34,7 +34,7 @@ pub(crate) struct Summary {
     pub noderoles: BTreeMap<NoderoleId, NamedNoderole>,
     /// Parts of the restored state that the proposal leaves out.
     #[serde(default)]
-    pub left_out: Option<NotRestored>,
+    pub not_restored: Option<NotRestored>,
     /// Edits of one author that override another author's.
     #[serde(default)]
     pub clashes: Vec<ClashView>,

@@ -56,7 +56,7 @@ impl Control {
         };
         let marks: Vec<(Anchor, Hash)> = anchors.into_iter().map(mark).collect::<Result<_, _>>()?;
         let mut transaction = self.begin().await?;
-        actor.still(&mut transaction).await?.require(Permission::Viewer)?;
+        actor.revalidate(&mut transaction).await?.require(Permission::Viewer)?;
         store::reviews::ensure_changes_viewed(
             &mut transaction,
             actor.person,

@@ -121,7 +121,7 @@ impl Control {
         let called = format!(
             "{} on {}",
             row.noderole.role,
-            self.current_state().await?.in_full(&row.node.fqdn)
+            self.current_state().await?.long_name(&row.node.fqdn)
         );
         self.retry_audited(actor, noderole, reason, &called, None).await
     }
@@ -163,7 +163,7 @@ impl Control {
             .await
             .map_err(from_store)?;
         let place = place.ok_or_else(no_noderole)?;
-        actor.still(&mut transaction).await?.require_in(Permission::Operator, place)?;
+        actor.revalidate(&mut transaction).await?.require_in(Permission::Operator, place)?;
         let detail = json!({"reason": reason});
         store::audit::append_audit(
             &mut transaction,
@@ -196,7 +196,7 @@ impl Control {
         let place = store::runs::run_deployment(&mut transaction, run).await.map_err(from_store)?;
         place.map_or(Ok(()), |place| actor.require_in(Permission::Operator, place))?;
         store::lock_apply_shared(&mut transaction).await.map_err(from_store)?;
-        let current = actor.still(&mut transaction).await?;
+        let current = actor.revalidate(&mut transaction).await?;
         place.map_or(Ok(()), |place| current.require_in(Permission::Operator, place))?;
         let requested = match store::runs::request_cancel(&mut transaction, run, &actor.name).await
         {
@@ -245,7 +245,7 @@ impl Control {
         let reason = checked(&reason)?;
         let mut transaction = self.begin().await?;
         store::blueprints::lock_for_commit(&mut transaction).await.map_err(from_store)?;
-        actor.still(&mut transaction).await?.require_in(Permission::Operator, deployment)?;
+        actor.revalidate(&mut transaction).await?.require_in(Permission::Operator, deployment)?;
         let rows =
             store::deployments::deployment_rows(&mut transaction).await.map_err(from_store)?;
         let row = rows.iter().find(|row| row.id == deployment);
@@ -308,7 +308,7 @@ impl Control {
         }
         let mut transaction = self.begin().await?;
         store::blueprints::lock_for_commit(&mut transaction).await.map_err(from_store)?;
-        actor.still(&mut transaction).await?.require_in(Permission::Operator, deployment)?;
+        actor.revalidate(&mut transaction).await?.require_in(Permission::Operator, deployment)?;
         if !store::deployments::set_priority(&mut transaction, deployment, priority)
             .await
             .map_err(from_store)?
@@ -350,7 +350,7 @@ impl Control {
         let mut transaction = self.begin().await?;
         let head =
             store::blueprints::lock_for_commit(&mut transaction).await.map_err(from_store)?;
-        actor.still(&mut transaction).await?.require(Permission::Operator)?;
+        actor.revalidate(&mut transaction).await?.require(Permission::Operator)?;
         if head.enabled == enabled {
             let word = if enabled { "on" } else { "off" };
             return Err(Problem::conflict("state", format!("Execution is already {word}.")));

@@ -167,7 +167,7 @@ impl Facts<'_> {
             role: RoleName::parse(&row.role).map_err(corrupt)?,
             action: ActionName::parse(&row.action).map_err(corrupt)?,
             node: NodeId(row.node),
-            fqdn: self.present.in_full(&row.fqdn),
+            fqdn: self.present.long_name(&row.fqdn),
             deployment: DeploymentName::parse(&row.deployment).map_err(corrupt)?,
             deployment_id: DeploymentId(row.deployment_id),
             state: StepState::from_name(&row.state).unwrap_or(StepState::Blocked),
@@ -182,7 +182,7 @@ impl Facts<'_> {
             return Ok((vec!["The step starts when a worker claims it.".to_owned()], Vec::new()));
         };
         let named = |place: &NamedStepRow| {
-            format!("{} on {}", place.role, self.present.in_full(&place.fqdn))
+            format!("{} on {}", place.role, self.present.long_name(&place.fqdn))
         };
         let names = self.places.iter().map(|(id, place)| (*id, named(place))).collect();
         let texts = reasons.iter().map(|reason| reason_text(reason, &names)).collect();
@@ -229,7 +229,7 @@ impl Facts<'_> {
                 id: NoderoleId(noderole),
                 role: RoleName::parse(role).map_err(corrupt)?,
                 node: NodeId(node),
-                fqdn: self.present.in_full(fqdn),
+                fqdn: self.present.long_name(fqdn),
                 state: StepState::from_name(state).unwrap_or(StepState::Blocked),
             },
         })
@@ -250,7 +250,7 @@ impl Facts<'_> {
         }
         let named = |row: &AboveRow| {
             let word = StepState::from_name(&row.state).unwrap_or(StepState::Blocked).label();
-            format!("{} on {} ({word})", row.role, self.present.in_full(&row.fqdn))
+            format!("{} on {} ({word})", row.role, self.present.long_name(&row.fqdn))
         };
         let names: Vec<String> = above.iter().filter(|row| row.parent).map(named).collect();
         let unnamed = parents.saturating_sub(names.len());

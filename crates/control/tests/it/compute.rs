@@ -85,7 +85,7 @@ async fn check_calls(installation: &Installation) {
     waits!("board", control.board(ada, "web", BoardQuery::default()));
     waits!("role_noderoles", control.role_noderoles(ada, "web", None, &role("app")));
     waits!("proposal", control.proposal(ada, proposal));
-    waits!("drafted", control.drafted(ada, proposal, n1, &noderole));
+    waits!("proposed_noderole", control.proposed_noderole(ada, proposal, n1, &noderole));
     waits!("noderole", control.noderole(ada, noderole.id(n1)));
     waits!("preview_drop", control.preview_drop(ada, web, vec![n2]));
     waits!("preview_edits", control.preview_edits(ada, proposal, vec![data(1)]));

@@ -110,13 +110,13 @@ async fn partial_restore_leaves_out_named_parts() {
         "only the data is restored: {restored:?}"
     );
     // The proposal and its review show the left-out parts, for as long as the review exists.
-    let left_out =
+    let not_restored =
         Some(NotRestored { blueprint: then, missing: restored.missing.clone(), more: 0 });
     let (_, proposal) =
         installation.control.proposal(&installation.cy, restored.proposal).await.unwrap();
     assert_eq!(
         (&proposal.not_restored, &installation.board("web").await.proposal.unwrap().not_restored),
-        (&left_out, &left_out)
+        (&not_restored, &not_restored)
     );
     let id = installation
         .control
@@ -125,7 +125,7 @@ async fn partial_restore_leaves_out_named_parts() {
         .unwrap();
     assert_eq!(
         installation.control.review(&installation.bo, id).await.unwrap().not_restored,
-        left_out
+        not_restored
     );
     // Without its edits the proposal restores nothing, so nothing is left out.
     let version = installation
@@ -151,7 +151,7 @@ async fn partial_restore_leaves_out_named_parts() {
         .unwrap();
     let reviewed =
         async |id| installation.control.review(&installation.bo, id).await.unwrap().not_restored;
-    assert_eq!((reviewed(next).await, reviewed(id).await), (None, left_out));
+    assert_eq!((reviewed(next).await, reviewed(id).await), (None, not_restored));
     for (name, target, code) in
         [("system", 2, "system"), ("nowhere", 2, "not_found"), ("edge", 99, "not_found")]
     {

@@ -382,12 +382,12 @@ fn writes(text: &str) -> bool {
 }
 
 /// Searches the source code for functions that open a read-write transaction or write on a
-/// connection. Each must call `Actor::still`, directly or through another function. The tests above
+/// connection. Each must call `Actor::revalidate`, directly or through another function. The tests above
 /// check the permissions that follow.
 #[test]
 fn every_write_reloads_the_actor() {
     let asks =
-        [".still(", ".lock_review_to_discuss(", ".lock_thread_to_discuss(", ".begin_change("];
+        [".revalidate(", ".lock_review_to_discuss(", ".lock_thread_to_discuss(", ".begin_change("];
     let (mut excused, mut checked) = (BTreeSet::new(), 0);
     for file in installation::sources() {
         for (name, text) in functions(&std::fs::read_to_string(&file).unwrap()) {
@@ -398,7 +398,7 @@ fn every_write_reloads_the_actor() {
                 None => {
                     assert!(
                         looks_up,
-                        "{name} in {} writes without calling Actor::still",
+                        "{name} in {} writes without calling Actor::revalidate",
                         file.display()
                     );
                     checked += 1;

@@ -1278,7 +1278,7 @@ impl Check {
         let node = blueprint.root.nodes.get(&row.node_id).and_then(|hash| self.nodes.get(hash));
         let noderole = node.and_then(|node| {
             let is_its = |key: &crate::cluster::NoderoleKey| {
-                StepId::of(key.id(row.node_id), &ActionName::run()) == row.step_id
+                StepId::run_of(key.id(row.node_id)) == row.step_id
             };
             node.noderoles.iter().find(|(key, _)| is_its(key))
         });

@@ -151,7 +151,7 @@ fn history_with(void_to: i64) -> Export {
     let doc: NodeDoc = serde_json::from_value(new).unwrap();
     let (key, noderole) = doc.noderoles.iter().next().unwrap();
     let roles: crate::cluster::DeploymentDoc = serde_json::from_value(deployment).unwrap();
-    let run = json!({"id": 1, "step_id": StepId::of(key.id(doc.id), &ActionName::run()), "node_id": NODE, "generation": 2,
+    let run = json!({"id": 1, "step_id": StepId::run_of(key.id(doc.id)), "node_id": NODE, "generation": 2,
         "blueprint_number": 2, "epoch": 1,
         "content_hash": bytea(projection::content(noderole, roles.roles.get(&key.role), &ActionName::run()).unwrap())});
     let ended = merged(&run, &json!({"outcome": "succeeded"}));

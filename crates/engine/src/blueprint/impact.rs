@@ -64,7 +64,7 @@ impl fmt::Display for Touched {
             f,
             "{} on {}",
             self.noderole,
-            phantom::called(&self.fqdn, |_| Some(self.deployment.to_string()))
+            phantom::short_name(&self.fqdn, |_| Some(self.deployment.to_string()))
         )
     }
 }
@@ -353,7 +353,7 @@ pub fn impact(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Impact {
     waves.truncate(MAX_LIST_ITEMS);
     let removed = &planned.projection.removed;
     let is_up = |state: Progress<'_>, id: &NoderoleId| {
-        state(StepId::of(*id, &ActionName::run())) == Some(StepState::Active)
+        state(StepId::run_of(*id)) == Some(StepState::Active)
     };
     let (undone, left) = removed_noderoles(planned, &names);
     Impact {
@@ -568,8 +568,9 @@ fn lost(planned: &Planned<'_>, names: &Named<'_>) -> Vec<Loss> {
             if noderole.mark == Mark::Removed {
                 lost.push(Loss::Noderole { noderole: noderole.noderole.clone(), fqdn });
             } else {
-                let node =
-                    phantom::in_full(&fqdn, |id| names.deployment(id).map(|name| name.to_string()));
+                let node = phantom::long_name(&fqdn, |id| {
+                    names.deployment(id).map(|name| name.to_string())
+                });
                 lost.extend(dropped(format!("{} on {node}", noderole.noderole), &noderole.data));
             }
         }
@@ -690,7 +691,7 @@ fn downstream(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Vec<Down
         else {
             continue;
         };
-        let step = StepId::of(id, &ActionName::run());
+        let step = StepId::run_of(id);
         let on_input = planned
             .catalog
             .role(noderole.role)

@@ -137,7 +137,7 @@ impl StepIntent {
 
     /// Whether it runs on the node, or elsewhere for the node.
     pub fn location(&self) -> RunLocation {
-        self.run.place
+        self.run.location
     }
 
     pub fn join(&self) -> Join {

@@ -24,9 +24,7 @@ use crate::catalog::Catalog;
 use crate::cluster::{Blueprint, Connection, EdgeKind, NoderoleDoc, NoderoleKey, phantom};
 use crate::data::secret::{SecretRef, contains_reference, located};
 use crate::data::{OwnData, layers};
-use crate::ids::{
-    ActionName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName, StepId,
-};
+use crate::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName, StepId};
 use crate::walk::reachable;
 
 /// Kind of a change of a secret's use.
@@ -108,7 +106,7 @@ impl fmt::Display for SecretChange {
             None => write!(f, " in {deployment}")?,
         }
         let called =
-            |fqdn: &Fqdn| phantom::called(fqdn, |_| Some(deployment.to_string())).into_owned();
+            |fqdn: &Fqdn| phantom::short_name(fqdn, |_| Some(deployment.to_string())).into_owned();
         let named: Vec<String> = nodes.first.iter().map(called).collect();
         if !named.is_empty() {
             write!(f, " on {}", named.join(", "))?;
@@ -263,7 +261,7 @@ impl<'a> Side<'a> {
             system: &none,
             user: &noderole.data,
         };
-        match layers(StepId::of(key.id(node), &ActionName::run()), own, None) {
+        match layers(StepId::run_of(key.id(node)), own, None) {
             Ok(layered) => uses_by_pointer(&layered.value),
             // Such data can never run. Its references are still listed.
             Err(_) => {

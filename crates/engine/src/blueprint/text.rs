@@ -139,7 +139,7 @@ impl Names {
 
     /// The name of a node. A phantom is named after its deployment.
     pub fn node<'f>(&self, fqdn: &'f Fqdn) -> Cow<'f, str> {
-        phantom::in_full(fqdn, |id| self.deployments.get(&id).map(ToString::to_string))
+        phantom::long_name(fqdn, |id| self.deployments.get(&id).map(ToString::to_string))
     }
 
     /// The name of a parent, seen from `node`: the node's name is left out if it is the same.

@@ -221,7 +221,7 @@ pub struct RunPolicy {
     /// The state that its node must be in.
     pub needs: Needs,
     /// Whether the step runs on its node or on the worker.
-    pub place: RunLocation,
+    pub location: RunLocation,
     /// Whether the step needs its node exclusively.
     pub exclusive: bool,
     /// The concurrency group that limits the step. By default, a group with the role's name and no
@@ -320,7 +320,7 @@ impl Default for RunPolicy {
     fn default() -> Self {
         Self {
             needs: Needs::Alive,
-            place: RunLocation::On,
+            location: RunLocation::Node,
             exclusive: true,
             concurrency_group: None,
             on_error: OnError::Descendants,
@@ -352,16 +352,16 @@ pub enum Needs {
     Dead,
 }
 
-/// The place where a step runs.
+/// Where a step runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunLocation {
     /// On the node, through its wrapper and ledger.
     #[default]
-    On,
-    /// On the worker, on behalf of the node.
-    For,
+    Node,
+    /// On the worker's machine, on behalf of the node.
+    Worker,
 }
 
 /// A concurrency group: a limit that steps share.
@@ -607,7 +607,7 @@ impl Role {
             attribs: Vec::new(),
             run: RunPolicy {
                 needs: Needs::Any,
-                place: RunLocation::For,
+                location: RunLocation::Worker,
                 exclusive: false,
                 ..RunPolicy::default()
             },

@@ -289,11 +289,11 @@ pub fn contents(was: &Role, is: &Role) -> Result<Vec<Change>, DataError> {
 
 fn definition(role: &Role) -> Value {
     let mut scripts = Map::new();
-    for (place, Script { name, hash, .. }) in (1..).zip(&role.scripts) {
+    for (position, Script { name, hash, .. }) in (1..).zip(&role.scripts) {
         // A role may run the same file twice.
         let name =
-            if scripts.contains_key(name) { format!("{name} ({place})") } else { name.clone() };
-        scripts.insert(name, json!({"content": hash.short(), "place": place}));
+            if scripts.contains_key(name) { format!("{name} ({position})") } else { name.clone() };
+        scripts.insert(name, json!({"content": hash.short(), "position": position}));
     }
     let attribs: Map<String, Value> =
         role.attribs.iter().map(|attrib| (attrib.name.to_string(), json!(attrib))).collect();
@@ -380,7 +380,7 @@ mod tests {
         for path in [
             "/provides",
             "/scripts/05-new.sh",
-            "/scripts/10-a.sh/place",
+            "/scripts/10-a.sh/position",
             "/scripts/20-b.sh/content",
         ] {
             assert!(paths.iter().any(|found| found == path), "{path} is missing in {paths:?}");

@@ -34,13 +34,13 @@ pub fn is_reserved(fqdn: &Fqdn) -> bool {
 
 /// The display name of a node where its domain is known: a machine's first label, or a phantom's
 /// deployment.
-pub fn called(fqdn: &Fqdn, name: impl FnOnce(DeploymentId) -> Option<String>) -> Cow<'_, str> {
+pub fn short_name(fqdn: &Fqdn, name: impl FnOnce(DeploymentId) -> Option<String>) -> Cow<'_, str> {
     represented_deployment(fqdn).map_or_else(|| fqdn.short().into(), |id| whole(name(id)))
 }
 
 /// The display name of a node where its domain is not known: a machine's full name, or a phantom's
 /// deployment.
-pub fn in_full(fqdn: &Fqdn, name: impl FnOnce(DeploymentId) -> Option<String>) -> Cow<'_, str> {
+pub fn long_name(fqdn: &Fqdn, name: impl FnOnce(DeploymentId) -> Option<String>) -> Cow<'_, str> {
     represented_deployment(fqdn).map_or_else(|| fqdn.as_str().into(), |id| whole(name(id)))
 }
 
@@ -50,12 +50,13 @@ const PREFIX: &str = "phantom:";
 /// The name of a node in commands and files: a machine's full name, or `phantom:web` for the
 /// phantom of the deployment web.
 pub fn name(fqdn: &Fqdn, name: impl FnOnce(DeploymentId) -> Option<String>) -> Cow<'_, str> {
-    let phantom = represented_deployment(fqdn).and_then(name).map(|name| named(&name).into());
+    let phantom =
+        represented_deployment(fqdn).and_then(name).map(|name| command_name_of(&name).into());
     phantom.unwrap_or_else(|| fqdn.as_str().into())
 }
 
 /// The name of a deployment's phantom in commands and files.
-pub fn named(deployment: &str) -> String {
+pub fn command_name_of(deployment: &str) -> String {
     format!("{PREFIX}{deployment}")
 }
 
@@ -78,15 +79,15 @@ mod tests {
         let (phantom, machine) = (fqdn(web), Fqdn::parse("n1.example.com").unwrap());
         let names = |id: DeploymentId| (id == web).then(|| "web".to_owned());
         assert_eq!(represented_deployment(&phantom), Some(web));
-        assert_eq!(called(&phantom, names), "web as a whole");
-        assert_eq!(in_full(&phantom, |_| None), "the deployment as a whole");
+        assert_eq!(short_name(&phantom, names), "web as a whole");
+        assert_eq!(long_name(&phantom, |_| None), "the deployment as a whole");
         assert_eq!(
             (name(&phantom, names), name(&machine, names)),
             ("phantom:web".into(), "n1.example.com".into())
         );
         assert_eq!((deployment_of("phantom:web"), deployment_of("n1")), (Some("web"), None));
         assert_eq!(
-            (called(&machine, names), in_full(&machine, names)),
+            (short_name(&machine, names), long_name(&machine, names)),
             ("n1".into(), "n1.example.com".into())
         );
     }

@@ -280,7 +280,7 @@ impl<'a> LintContext<'a> {
         let name = |deployment| Some(self.deployment(deployment));
         stored.map_or_else(
             || id.to_string(),
-            |stored| phantom::in_full(&stored.doc.fqdn, name).into_owned(),
+            |stored| phantom::long_name(&stored.doc.fqdn, name).into_owned(),
         )
     }
 

@@ -83,10 +83,12 @@ impl Draft<'_> {
 
     /// An error of a move. It names the new ancestors, because the old ones may use the barclamp.
     fn after_move(&self, moved: DeploymentId, error: EditError) -> EditError {
-        let EditError::OutOfUse { barclamp, at, deployment, role } = error else { return error };
+        let EditError::BarclampInUse { barclamp, at, deployment, role } = error else {
+            return error;
+        };
         let above = self.chain(moved).into_iter().skip(1).map(|id| self.deployment_name(id));
         let above: Vec<String> = above.collect();
-        EditError::OutOfUseAbove {
+        EditError::BarclampInUseBelow {
             barclamp,
             moved: at,
             parent: above.first().cloned().unwrap_or_default(),
@@ -225,13 +227,13 @@ impl Draft<'_> {
         if was.barclamp != **barclamp || was.gathers.is_some() {
             return Ok(None);
         }
-        let out_of_use = || EditError::OutOfUse {
+        let barclamp_in_use = || EditError::BarclampInUse {
             barclamp: (*barclamp).clone(),
             at: self.deployment_name(*at),
             deployment: self.deployment_name(deployment),
             role: was.name.clone(),
         };
-        let new = self.catalog.barclamp(version.ok_or_else(out_of_use)?)?;
+        let new = self.catalog.barclamp(version.ok_or_else(barclamp_in_use)?)?;
         let refused = |how| EditError::VersionUnfit {
             barclamp: (*barclamp).clone(),
             version: new.version.clone(),
@@ -313,7 +315,7 @@ impl Draft<'_> {
             };
             let known = old.iter().any(|edge| edge.parent == parent);
             if !known && self.waits_for(parent, id) {
-                return Err(EditError::Circle {
+                return Err(EditError::NoderoleCycle {
                     child: self.noderole_text(id),
                     parent: self.noderole_text(parent),
                 });

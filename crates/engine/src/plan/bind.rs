@@ -266,7 +266,7 @@ impl Draft<'_> {
         if let Some(start) = binding.path.iter().position(|r| *r == role.name) {
             let mut cycle = binding.path[start..].to_vec();
             cycle.push(role.name.clone());
-            return Err(EditError::Cycle(cycle));
+            return Err(EditError::RoleCycle(cycle));
         }
         if binding.path.len() >= MAX_DEPTH {
             return Err(EditError::TooDeep(binding.path.first().unwrap_or(&role.name).clone()));

@@ -301,13 +301,13 @@ impl<'a> Draft<'a> {
     pub fn noderole_text(&self, id: NoderoleId) -> String {
         let Some((node, key, _)) = self.noderole(id) else { return id.to_string() };
         self.node(node)
-            .map(|n| format!("{key} on {}", self.called(n)))
+            .map(|n| format!("{key} on {}", self.short_name(n)))
             .unwrap_or_else(|_| key.to_string())
     }
 
     /// The display name of a node.
-    pub fn called(&self, node: &SkeletonNode) -> String {
-        phantom::called(&node.fqdn, |id| self.deployment(id).ok().map(|d| d.name.to_string()))
+    pub fn short_name(&self, node: &SkeletonNode) -> String {
+        phantom::short_name(&node.fqdn, |id| self.deployment(id).ok().map(|d| d.name.to_string()))
             .into_owned()
     }
 
@@ -706,7 +706,7 @@ impl<'a> Draft<'a> {
             return Ok(());
         }
         if self.waits_for(parent, child) {
-            return Err(EditError::Circle {
+            return Err(EditError::NoderoleCycle {
                 child: self.noderole_text(child),
                 parent: self.noderole_text(parent),
             });

@@ -419,7 +419,7 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
     fn short(&self, node: NodeId) -> String {
         // A node that the proposal expunges still has its name in the skeleton.
         let found = self.draft.node(node).ok().or_else(|| self.skeleton.nodes.get(&node));
-        found.map_or_else(|| node.to_string(), |found| self.draft.called(found))
+        found.map_or_else(|| node.to_string(), |found| self.draft.short_name(found))
     }
 }
 

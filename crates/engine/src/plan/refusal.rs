@@ -180,7 +180,7 @@ pub enum EditError {
     NoSuchJig { role: RoleName, jig: String, class: String },
     #[error("These roles require each other: {}. Remove one of these requirements from the \
              barclamp", path(.0))]
-    Cycle(Vec<RoleName>),
+    RoleCycle(Vec<RoleName>),
     /// The chain of required roles is too long.
     #[error("Role {0} requires a chain of more than {MAX_DEPTH} roles. Check its requires")]
     TooDeep(RoleName),
@@ -363,7 +363,7 @@ pub enum EditError {
         "No deployment above {at} uses barclamp {barclamp}, and deployment {deployment} has its \
          role {role}. Unbind and remove the role there first, or use another version"
     )]
-    OutOfUse {
+    BarclampInUse {
         barclamp: BarclampName,
         /// The deployment whose pin is removed.
         at: String,
@@ -377,7 +377,7 @@ pub enum EditError {
          {deployment} has its role {role}. First use {barclamp} in {moved} or in {parent}",
         first_names(.above)
     )]
-    OutOfUseAbove {
+    BarclampInUseBelow {
         barclamp: BarclampName,
         /// The deployment to move.
         moved: String,
@@ -411,7 +411,7 @@ pub enum EditError {
     BarrierIsAutomatic(RoleName),
     /// The new edge would create a cycle.
     #[error("Noderole {child} would wait for {parent}, which already waits for {child}")]
-    Circle { child: String, parent: String },
+    NoderoleCycle { child: String, parent: String },
     #[error(transparent)]
     Policy(#[from] PolicyError),
     #[error(transparent)]
@@ -460,7 +460,7 @@ impl EditError {
             {
                 *node = to.clone();
             }
-            Self::Circle { child, parent } => {
+            Self::NoderoleCycle { child, parent } => {
                 for end in [child, parent] {
                     if let Some(noderole) = end.strip_suffix(&format!(" on {}", from.short())) {
                         *end = format!("{noderole} on {}", to.short());
@@ -505,7 +505,7 @@ impl EditError {
             Self::Hints(_) => "hints",
             Self::BareNode(_) => "bare_node",
             Self::NoSuchJig { .. } => "no_such_jig",
-            Self::Cycle(_) => "cycle",
+            Self::RoleCycle(_) => "role_cycle",
             Self::TooDeep(_) => "too_deep",
             Self::WouldLeaveBehind { .. } => "would_leave_behind",
             Self::NodeWouldLeaveBehind { .. } => "would_leave_behind",
@@ -531,10 +531,10 @@ impl EditError {
             Self::JigStateUnchanged { .. } => "jig_state_unchanged",
             Self::VersionUnfit { .. } => "version_unfit",
             Self::NoOwnVersion { .. } => "no_own_version",
-            Self::OutOfUse { .. } | Self::OutOfUseAbove { .. } => "out_of_use",
+            Self::BarclampInUse { .. } | Self::BarclampInUseBelow { .. } => "barclamp_in_use",
             Self::DuplicateRole { .. } => "duplicate_role",
             Self::BarrierIsAutomatic(_) => "barrier_is_automatic",
-            Self::Circle { .. } => "circle",
+            Self::NoderoleCycle { .. } => "noderole_cycle",
             Self::Policy(_) => "policy",
             Self::Catalog(_) => "catalog",
         }

@@ -88,7 +88,8 @@ impl Draft<'_> {
         }
         let holders = self.candidates(deployment, role).filter_map(|id| {
             let (node, key, _) = self.noderole(id)?;
-            (key.role == *role).then(|| self.node(node).map(|n| self.called(n)).unwrap_or_default())
+            (key.role == *role)
+                .then(|| self.node(node).map(|n| self.short_name(n)).unwrap_or_default())
         });
         let nodes: Vec<String> = holders.collect();
         if !nodes.is_empty() {
@@ -123,7 +124,7 @@ impl Draft<'_> {
             .map(|(_, d)| format!("deployment {}", d.name))
             .collect();
         let nodes = self.nodes().filter(|(_, n)| n.deployment == id && !n.phantom);
-        contents.extend(nodes.map(|(_, n)| format!("node {}", self.called(n))));
+        contents.extend(nodes.map(|(_, n)| format!("node {}", self.short_name(n))));
         let phantom = self.node(self.deployment(id)?.phantom)?;
         contents.extend(phantom.noderoles.keys().map(|key| format!("service {key}")));
         Ok(contents)

@@ -279,7 +279,7 @@ impl<'a> Restoring<'a> {
             Self::roles_to_add,
             Self::binds,
             Self::roles_to_remove,
-            Self::out_of_use,
+            Self::barclamp_in_use,
         ];
         let done = self.singles.len();
         for kind in kinds {
@@ -418,7 +418,7 @@ impl<'a> Restoring<'a> {
 
     /// Barclamps that the deployment pins now and did not see in the earlier state. Inherited
     /// barclamps are the ancestor's concern.
-    fn out_of_use(&self, _: Additions) -> Vec<(Goal, Edit)> {
+    fn barclamp_in_use(&self, _: Additions) -> Vec<(Goal, Edit)> {
         let Ok(current) = self.draft.deployment(self.deployment) else { return Vec::new() };
         let additional =
             current.barclamps.keys().filter(|barclamp| !self.was.versions.contains_key(*barclamp));
@@ -600,7 +600,7 @@ fn goal_text(now: RestoreInput<'_>, earlier_blueprint: &Blueprint, goal: &Goal) 
                 .or_else(|| earlier_blueprint.deployments.get(&id).map(|stored| &stored.doc.name))
                 .map(ToString::to_string)
         };
-        fqdn.map_or_else(|| id.to_string(), |fqdn| phantom::called(fqdn, name).into_owned())
+        fqdn.map_or_else(|| id.to_string(), |fqdn| phantom::short_name(fqdn, name).into_owned())
     };
     match goal {
         Goal::Parent => "the parent deployment".into(),

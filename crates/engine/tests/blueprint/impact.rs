@@ -113,7 +113,7 @@ fn rerun_reports_reason_and_descendants() {
         effects: &changed.effects,
         catalog: &changed.catalog,
     };
-    let step = |n: u128, name: &str| StepId::of(key(name).id(node(n)), &ActionName::run());
+    let step = |n: u128, name: &str| StepId::run_of(key(name).id(node(n)));
     let active: BTreeSet<StepId> = [step(1, "base"), step(1, "db")].into();
     let now = of(&planned, Some(&|id| active.contains(&id).then_some(StepState::Active)));
     assert_eq!(
@@ -275,7 +275,7 @@ fn retained_results_are_reported_without_run() {
     );
     // A step without an applied result has nothing to retain: its next run uses the new data.
     for state in StepState::ALL {
-        let first = StepId::of(key("app").id(node(1)), &ActionName::run());
+        let first = StepId::run_of(key("app").id(node(1)));
         let found = impact_at(
             &changed,
             Some(&|step| Some(if step == first { StepState::Active } else { state })),

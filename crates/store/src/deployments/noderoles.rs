@@ -67,7 +67,7 @@ pub async fn retried_step(
         Some("blocked" | "todo" | "transition" | "error") => {
             StepId::of(noderole, &ActionName::remove())
         }
-        _ => StepId::of(noderole, &ActionName::run()),
+        _ => StepId::run_of(noderole),
     })
 }
 

@@ -31,7 +31,7 @@ pub use people::{
     access_change, account, acting, idempotency, passkey, passkey_confirmation, person,
     scoped_grant, session, token, totp, visit,
 };
-pub use proposals::{edit, left_out, proposal};
+pub use proposals::{edit, not_restored, proposal};
 pub use reviews::{
     comment, replan, review, review_author, review_base, review_document, review_view,
     signature_demand, verdict, verdict_signature, viewed_change,
@@ -137,7 +137,7 @@ mod tests {
             access_change account acting audit audit_unsealed background_task barclamp blueprint
             blueprint_deployment comment concurrency_group database_role deployment
             disruption_budget edge edit event event_cutoff guard_version head health_check
-            idempotency import_report jig left_out node node_fact node_report noderole object
+            idempotency import_report jig not_restored node node_fact node_report noderole object
             passkey passkey_confirmation person policy projected proposal replan review
             review_author review_base review_document review_view role_check run run_log scoped_grant seal
             server_address session signature_demand step token totp verdict verdict_signature

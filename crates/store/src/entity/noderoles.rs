@@ -277,10 +277,10 @@ fn needs(needs: Needs) -> &'static str {
     }
 }
 
-fn location_name(place: RunLocation) -> &'static str {
-    match place {
-        RunLocation::On => "on",
-        RunLocation::For => "for",
+fn location_name(location: RunLocation) -> &'static str {
+    match location {
+        RunLocation::Node => "node",
+        RunLocation::Worker => "worker",
     }
 }
 

@@ -46,11 +46,11 @@ pub mod edit {
     impl ActiveModelBehavior for ActiveModel {}
 }
 
-pub mod left_out {
+pub mod not_restored {
     use super::super::prelude::*;
 
     #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
-    #[sea_orm(table_name = "left_out")]
+    #[sea_orm(table_name = "not_restored")]
     pub struct Model {
         #[sea_orm(primary_key, auto_increment = false)]
         pub proposal_id: i64,

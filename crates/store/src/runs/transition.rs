@@ -156,7 +156,7 @@ struct EndedRow {
 impl EndedRow {
     /// A canceled run did not fail, even if its worker reports a failure. A success remains a
     /// success.
-    fn meant<'e>(&self, end: &'e RunEnd) -> Cow<'e, RunEnd> {
+    fn effective_end<'e>(&self, end: &'e RunEnd) -> Cow<'e, RunEnd> {
         match (end, &self.canceled_by) {
             (RunEnd::Succeeded { .. }, _) | (_, None) => Cow::Borrowed(end),
             (other, Some(_)) => {
@@ -226,7 +226,7 @@ pub async fn finish_runs(
             finished.push(Finished::Late);
             continue;
         };
-        let (step, end) = (StepId(row.step_id), row.meant(end));
+        let (step, end) = (StepId(row.step_id), row.effective_end(end));
         changes.push(Change::Step { step, event: row.event(&end) });
         events.extend(run_events(
             run.0,
@@ -322,7 +322,7 @@ async fn try_end(
         return Ok(Finished::Late);
     };
     let step = StepId(row.step_id);
-    let end = row.meant(end);
+    let end = row.effective_end(end);
     let event = row.event(&end);
     let outcome = match decide(&mut transaction, &Change::Step { step, event }, &[step]).await {
         Ok(outcome) => outcome,

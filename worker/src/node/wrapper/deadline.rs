@@ -38,7 +38,7 @@ impl Deadline<'_> {
     /// Waits until the run is stopped or the time is over.
     pub(super) async fn over(&mut self) -> StopCause {
         tokio::select! {
-            reason = self.stop.called() => StopCause::Stopped(reason),
+            reason = self.stop.requested() => StopCause::Stopped(reason),
             () = sleep_until(self.until) => StopCause::TimedOut,
         }
     }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use engine::cluster::NoderoleKey;
 use engine::data::Layered;
-use engine::ids::{ActionName, Fqdn, RoleName, StepId};
+use engine::ids::{Fqdn, RoleName, StepId};
 use serde_json::{Value, json};
 use store::runs::DueCheck;
 
@@ -65,7 +65,7 @@ impl Preparer {
             Some(input) => stored_input(input)?,
             None => Layered { value: json!({}), sources: Default::default() },
         };
-        let own = StepId::of(due.noderole, &ActionName::run());
+        let own = StepId::run_of(due.noderole);
         let Resolved { input, secrets, .. } = self.resolve(own, &deployment.name, layered).await?;
         let job = CheckJob {
             policy: *policy,
@@ -74,7 +74,7 @@ impl Preparer {
             node: due.node,
             fqdn: named(Fqdn::parse(&due.fqdn))?,
             connection: record::connection(&node, due.connection.as_ref())?,
-            on_node: role.run.place == engine::catalog::RunLocation::On && !node.phantom,
+            on_node: role.run.location == engine::catalog::RunLocation::Node && !node.phantom,
             input,
             surroundings: due.surroundings.clone().unwrap_or(Value::Null),
         };

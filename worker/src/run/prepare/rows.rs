@@ -58,7 +58,7 @@ impl Preparer {
             "step",
             "run_location",
             json!(rows.run_location),
-            json!(role.run.place),
+            json!(role.run.location),
         )?;
         let timeout = role.run.timeout.clamp(1, i32::MAX.unsigned_abs());
         row_check.expect_equal("step", "timeout_s", rows.timeout_s.unsigned_abs(), timeout)?;

@@ -9,9 +9,7 @@ use engine::data::surroundings::{self, AttemptResult, OwnNode, VisibleAncestor};
 use engine::data::{
     Contribution, DataError, Layered, OwnData, ReadNoderole, RunSources, StepOutput, visible,
 };
-use engine::ids::{
-    ActionName, BlueprintNumber, DeploymentName, Fqdn, NodeId, RoleName, RunId, StepId,
-};
+use engine::ids::{BlueprintNumber, DeploymentName, Fqdn, NodeId, RoleName, RunId, StepId};
 use serde_json::Value;
 use store::StoreError;
 use store::runs::{RunFacts, StoredResult, VisibleStep, VisibleStepData};
@@ -228,7 +226,7 @@ pub(super) fn see(
 
 /// The step that values of the run's own noderole name as their source.
 pub(super) fn own_step(facts: &RunFacts) -> StepId {
-    StepId::of(facts.noderole, &ActionName::run())
+    StepId::run_of(facts.noderole)
 }
 
 /// The input that an earlier run got, with references to secrets.

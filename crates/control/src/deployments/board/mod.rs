@@ -36,7 +36,7 @@ use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::proposals::change::{Planned, author_of, counting, plan_on_pool};
 use crate::proposals::edit_text::Names;
-use crate::proposals::proposal::{left_out, proposal_view, runs_remove};
+use crate::proposals::proposal::{not_restored, proposal_view, runs_remove};
 use crate::runs::step_counts;
 
 /// Nodes that the tray lists; further nodes are only counted.
@@ -172,8 +172,8 @@ impl Control {
             Some(open) => self.sent_back(&mut connection, open.id, open.version).await?,
             None => None,
         };
-        let left_out = match &open {
-            Some(open) => left_out(&mut connection, open.id).await?,
+        let not_restored = match &open {
+            Some(open) => not_restored(&mut connection, open.id).await?,
             None => None,
         };
         drop(connection);
@@ -212,7 +212,7 @@ impl Control {
         let proposal = open.as_ref().zip(planned.as_ref()).map(|(open, planned)| ProposalView {
             review,
             sent_back,
-            not_restored: left_out,
+            not_restored,
             ..proposal_view(actor, &present, &input.names, open, &rows, planned)
         });
         Ok(Board {

@@ -190,7 +190,7 @@ const ROLE: Keys = Keys {
         "timeout",
         "priority",
         "needs",
-        "place",
+        "location",
         "exclusive",
         "on-error",
         "on-change",
@@ -939,7 +939,7 @@ impl Reader<'_> {
     fn run_policy(&mut self, entries: &[Entry], owner: &str, role: &RoleName) -> RunPolicy {
         let defaults = RunPolicy::default();
         let needs = [("alive", Needs::Alive), ("any", Needs::Any), ("dead", Needs::Dead)];
-        let place = [("on", RunLocation::On), ("for", RunLocation::For)];
+        let location = [("node", RunLocation::Node), ("worker", RunLocation::Worker)];
         let on_error = [("descendants", OnError::Descendants), ("node", OnError::Node)];
         let on_change = [("rerun", OnChange::Rerun), ("keep", OnChange::Keep)];
         let on_input =
@@ -951,7 +951,9 @@ impl Reader<'_> {
         ];
         RunPolicy {
             needs: self.keyword(entries, owner, "needs", &needs).unwrap_or(defaults.needs),
-            place: self.keyword(entries, owner, "place", &place).unwrap_or(defaults.place),
+            location: self
+                .keyword(entries, owner, "location", &location)
+                .unwrap_or(defaults.location),
             exclusive: self.truth(entries, owner, "exclusive").unwrap_or(defaults.exclusive),
             concurrency_group: self.concurrency_group(entries, owner, role),
             on_error: self

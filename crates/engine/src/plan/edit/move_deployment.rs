@@ -95,7 +95,7 @@ impl MoveDeployment {
             if let Some((noderole, found)) = left {
                 return Err(EditError::NodeWouldLeaveBehind {
                     moved: draft.deployment_name(self.deployment),
-                    node: draft.called(node),
+                    node: draft.short_name(node),
                     noderole: noderole.clone(),
                     deployment: draft.deployment_name(found.deployment),
                 });

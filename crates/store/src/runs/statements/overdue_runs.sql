@@ -1,5 +1,5 @@
 SELECT r.id AS run, r.step_id AS step, r.epoch, r.state = 'running' AS leased, s.destructive,
-  j.class AS jig, s.run_location = 'on' AND NOT n.phantom AS on_node, n.doc,
+  j.class AS jig, s.run_location = 'node' AND NOT n.phantom AS on_node, n.doc,
   node_connection(n.transport, n.address, n.connection) AS connection
 FROM run r JOIN step s ON s.id = r.step_id JOIN jig j ON j.name = s.jig
 JOIN node n ON n.id = r.node_id
