@@ -63,7 +63,7 @@ use tasks::checks::CheckRoles;
 use tasks::health::CheckNodes;
 use tasks::heartbeat::{RenewLeases, StopExpiredRuns};
 use tasks::housekeeping::MaintainTables;
-use tasks::inputs::CompareInputs;
+use tasks::inputs::{CompareInputs, Deferred};
 use tasks::listen::Notifiers;
 use tasks::secrets::ReportSecrets;
 
@@ -237,7 +237,11 @@ fn start_tasks(
     );
     let inputs = driver.add_until(
         claiming.clone(),
-        CompareInputs { runner: Arc::clone(runner), sweep: config.sweep },
+        CompareInputs {
+            runner: Arc::clone(runner),
+            sweep: config.sweep,
+            deferred: Deferred::default(),
+        },
     );
     driver.add_until(
         claiming.clone(),

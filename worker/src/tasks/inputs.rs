@@ -4,7 +4,7 @@
 //! The store marks steps whose input may have changed ([`store::runs::changed_inputs`]). Most
 //! comparisons find the same input, because a parent ran again with the same output.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +24,24 @@ pub struct CompareInputs {
     pub runner: Arc<Runner>,
     /// Interval of the sweep that makes up for lost notifications.
     pub sweep: Duration,
+    pub deferred: Deferred,
+}
+
+/// Steps that are not compared now, each with the reason. Without this list, they would fill every
+/// batch, and all other steps would wait for them.
+#[derive(Debug, Default)]
+pub struct Deferred {
+    /// An ancestor of each step that is not ACTIVE. Its run may change the step's input, also if
+    /// all parents of the step are ACTIVE.
+    waiting: BTreeMap<StepId, StepId>,
+    /// Steps whose input could not be read. The next sweep tries again.
+    unreadable: BTreeSet<StepId>,
+}
+
+impl Deferred {
+    fn steps(&self) -> impl Iterator<Item = StepId> + '_ {
+        self.waiting.keys().chain(&self.unreadable).copied()
+    }
 }
 
 impl Task for CompareInputs {
@@ -40,27 +58,36 @@ impl Task for CompareInputs {
     }
 
     async fn run(&mut self) -> TaskResult {
+        let failed = |error| Failure::logged("Cannot compare inputs", error);
+        self.resume_deferred().await.map_err(failed)?;
         let mut again = 0;
-        loop {
-            let found = self.compare_batch().await;
-            let (compared, reruns) =
-                found.map_err(|error| Failure::logged("Cannot compare inputs", error))?;
+        while let Some(reruns) = self.compare_batch().await.map_err(failed)? {
             again += reruns;
-            if compared == 0 {
-                break;
-            }
         }
         Ok(Outcome::counted(again, "Rerun:", "step", "steps", "No step is stale."))
     }
 }
 
 impl CompareInputs {
-    /// Returns how many steps it compared, and how many of them run again.
-    async fn compare_batch(&self) -> Result<(usize, u64), store::StoreError> {
-        let pool = &self.runner.preparer.pool;
-        let changed = runs::changed_inputs(pool, BATCH).await?;
+    /// Forgets the deferred steps whose ancestor is ACTIVE by now.
+    async fn resume_deferred(&mut self) -> Result<(), store::StoreError> {
+        self.deferred.unreadable.clear();
+        if self.deferred.waiting.is_empty() {
+            return Ok(());
+        }
+        let ancestors: BTreeSet<StepId> = self.deferred.waiting.values().copied().collect();
+        let open = runs::steps_not_active(&self.runner.preparer.pool, ancestors).await?;
+        self.deferred.waiting.retain(|_, ancestor| open.contains(ancestor));
+        Ok(())
+    }
+
+    /// Returns how many steps run again. `None` if no step is left to compare.
+    async fn compare_batch(&mut self) -> Result<Option<u64>, store::StoreError> {
+        let runner = Arc::clone(&self.runner);
+        let pool = &runner.preparer.pool;
+        let changed = runs::changed_inputs(pool, self.deferred.steps(), BATCH).await?;
         if changed.is_empty() {
-            return Ok((0, 0));
+            return Ok(None);
         }
         let (immediate, steps): (Vec<_>, Vec<_>) =
             changed.iter().partition(|changed| changed.immediate);
@@ -69,7 +96,14 @@ impl CompareInputs {
         let mut results = Vec::new();
         for step in steps {
             let seen = seen.remove(&step.step).unwrap_or_default();
-            let Some(finding) = self.compare(step, seen).await else { continue };
+            if let Some(ancestor) = open_ancestor(&seen) {
+                self.deferred.waiting.insert(step.step, ancestor);
+                continue;
+            }
+            let Some(finding) = self.compare(step, seen).await else {
+                self.deferred.unreadable.insert(step.step);
+                continue;
+            };
             results.push(ComparedInput { step: step.step, version: step.version, finding });
         }
         // Before a step is settled, so that no change is lost if this process ends in between. A
@@ -81,14 +115,14 @@ impl CompareInputs {
         if !pass_on.is_empty() {
             runs::pass_on_changed_inputs(pool, &pass_on).await?;
         }
-        let (compared, mut again) = (pass_on.len(), 0);
+        let mut again = 0;
         for result in results {
             again += u64::from(runs::settle_input(pool, result).await?);
         }
-        Ok((compared, again))
+        Ok(Some(again))
     }
 
-    /// Returns `None` if the input cannot be read. The next sweep tries again.
+    /// Returns `None` if the input cannot be read.
     async fn compare(&self, step: &ChangedInput, seen: Vec<VisibleStep>) -> Option<InputFinding> {
         let (hash, policy) = match self.runner.preparer.current_input(step, seen).await {
             Ok(found) => found?,
@@ -105,4 +139,9 @@ impl CompareInputs {
             (_, _, OnInput::Ignore) => InputFinding::Ignored,
         })
     }
+}
+
+fn open_ancestor(seen: &[VisibleStep]) -> Option<StepId> {
+    let open = seen.iter().find(|visible| visible.distance.is_some() && !visible.step.active);
+    open.map(|visible| visible.step.step)
 }

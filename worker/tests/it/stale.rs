@@ -154,6 +154,29 @@ async fn declared_value_of_a_grandparent_reruns_step() {
     worker.stop().await;
 }
 
+/// The step between them stays ACTIVE, so only the grandparent holds the change back.
+#[tokio::test]
+async fn changed_data_of_a_grandparent_reaches_step_after_its_run() {
+    let mut cluster = Cluster::of(1).await;
+    let slow =
+        APP.replacen("#!/bin/sh\n", "#!/bin/sh\n[ \"$GANTRY_DATA_PORT\" = 1 ] || sleep 2\n", 1);
+    cluster.add_script_role("app", &slow, |_| ()).await;
+    let nothing = |role: &mut engine::catalog::Role| role.run.reads = vec![vec!["none".into()]];
+    cluster.add_script_role("middle", "#!/bin/sh\necho middle >>ran\n", nothing).await;
+    let port = |role: &mut engine::catalog::Role| role.run.reads = vec![vec!["port".into()]];
+    cluster.add_script_role("proxy", PROXY, port).await;
+    let app = |port: i64| bind(0, "app").data(json!({"port": port}));
+    let (middle, proxy) = (bind(0, "middle").after(0, "app"), bind(0, "proxy").after(0, "middle"));
+    cluster.commit(&[app(1), middle, proxy]).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "proxy", "active").await;
+    settled(&cluster).await;
+    cluster.commit(&[app(2)]).await;
+    settled(&cluster).await;
+    assert_eq!(ran(&cluster, 0), ["app 1", "middle", "proxy 1", "app 2", "proxy 2"]);
+    worker.stop().await;
+}
+
 /// A step whose input can no longer be computed must fail with the reason, not stay applied.
 #[tokio::test]
 async fn step_whose_input_becomes_too_large_runs_again_and_fails() {

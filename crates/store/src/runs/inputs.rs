@@ -5,7 +5,8 @@
 //! the hash of the present input with the hash that the applied run read ([`settle_input`]).
 //!
 //! Invariants:
-//! * A step is compared while it is ACTIVE and all its parents are. Before that, its input is not
+//! * A step is compared while it is ACTIVE and all its parents are. The worker also waits for all
+//!   other ancestors, because the step may read from any of them. Before that, its input is not
 //!   complete. A step that runs anyway reads its input then.
 //! * The version is read before the input. A change in between raises the version, so the step is
 //!   compared again.
@@ -13,9 +14,12 @@
 //!   can name a value of any ancestor. So every descendant is compared once, and most comparisons
 //!   find the same input. Milestones and barriers read nothing, so they only pass the change on.
 
+use std::collections::BTreeSet;
+
 use engine::Hash;
 use engine::anneal::{Change, Event, Refused, RerunReason};
 use engine::ids::{BlueprintNumber, NodeId, NoderoleId, StepId};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use serde_json::Value;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -23,6 +27,8 @@ use uuid::Uuid;
 use super::change_error::ChangeError;
 use super::world::{decide, write};
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::step;
 use crate::events::{CHANNEL_TODO, append_events, step_event};
 use crate::locks::lock_apply_shared;
 
@@ -87,12 +93,39 @@ impl TryFrom<ChangedInputRow> for ChangedInput {
 }
 
 /// The first steps, parents before children, whose input may have changed and can be compared.
-pub async fn changed_inputs(pool: &PgPool, limit: i64) -> Result<Vec<ChangedInput>, StoreError> {
+/// Steps in `except` are left out.
+pub async fn changed_inputs(
+    pool: &PgPool,
+    except: impl IntoIterator<Item = StepId>,
+    limit: i64,
+) -> Result<Vec<ChangedInput>, StoreError> {
     let rows: Vec<ChangedInputRow> = sqlx::query_as(include_str!("statements/changed_inputs.sql"))
         .bind(limit)
+        .bind(except.into_iter().map(|step| step.0).collect::<Vec<_>>())
         .fetch_all(pool)
         .await?;
     rows.into_iter().map(TryInto::try_into).collect()
+}
+
+/// Those of these steps that are not ACTIVE.
+///
+/// # Errors
+///
+/// The database fails.
+pub async fn steps_not_active(
+    pool: &PgPool,
+    steps: impl IntoIterator<Item = StepId>,
+) -> Result<BTreeSet<StepId>, StoreError> {
+    let mut connection = pool.acquire().await?;
+    let ids: Vec<Uuid> = step::Entity::find()
+        .select_only()
+        .column(step::Column::Id)
+        .filter(step::Column::Id.eq_any(steps.into_iter().map(|step| step.0)))
+        .filter(step::Column::State.ne("active"))
+        .into_tuple()
+        .all(&orm(&mut connection))
+        .await?;
+    Ok(ids.into_iter().map(StepId).collect())
 }
 
 /// Marks the children of these steps. A step with a version is marked as compared.
