@@ -54,7 +54,8 @@ pub use details::{
 };
 pub use facts::{FactSource, store_facts};
 pub use inputs::{
-    ChangedInput, ComparedInput, InputFinding, changed_inputs, pass_on_changed_inputs, settle_input,
+    ChangedInput, ComparedInput, InputFinding, changed_inputs, pass_on_changed_inputs,
+    settle_input, steps_not_active,
 };
 pub use leases::{Adopted, Leased, Renewed, adopt_run, lease_runs, renew_runs};
 #[cfg(test)]
