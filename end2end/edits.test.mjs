@@ -218,7 +218,7 @@ test('removal of a node or deployment requires its name', { timeout: 90_000 }, a
   await giveUp.getByText(/^Expunges n6: .*It burnt down/).waitFor();
   assert.ok(await put(giveUp).isDisabled(), 'the name is not entered yet');
   await giveUp.getByLabel(/^Type n6/).fill('n6');
-  await screenshot(page, 'edits-give-up');
+  await screenshot(page, 'edits-expunge');
   await putAndUndo(giveUp, /^Expunges n6/, 'expunge n6');
 
   await openEdit(page, 'Remove deployment');

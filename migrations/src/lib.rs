@@ -4,8 +4,8 @@
 //! The database enforces it again, because every client, worker and future bug goes through it.
 //!
 //! * The tables are created by one migration, `schema/*.sql`. Later changes are forward-only
-//!   migrations, each applied once. A database of a version before this schema is rejected
-//!   ([`Error::Unsupported`]).
+//!   migrations, each applied once. A database with other first tables, of an unreleased
+//!   version, is rejected ([`Error::Unsupported`]).
 //! * Functions, triggers and grants (`admission.sql`, `guards/*.sql`, `grants.sql`) are replaced by
 //!   every [`migrate`]. So a database always has the guards that this build was tested with.
 //! * The owner role runs the migrations. The server, the workers and monitoring have a role each
@@ -26,6 +26,8 @@
 //! * Enumerations are text with CHECK, which later migrations can extend without a rewrite.
 //! * Blueprint number 0 means "before genesis". `generation` and `applied_generation` are blueprint
 //!   numbers too.
+
+use std::sync::LazyLock;
 
 use sea_orm_migration::prelude::{MigrationName, MigrationTrait, MigratorTrait, SchemaManager};
 use sea_orm_migration::sea_orm::{
@@ -216,9 +218,9 @@ pub enum Error {
          workers and monitoring"
     )]
     SharedRole(String, String),
-    /// The database has the tables of a version whose migrations were replaced by one schema.
+    /// The database has the tables of an unreleased version.
     #[error(
-        "its tables are from a Gantry before 0.1, which cannot be upgraded. Save what you need \
+        "its tables are from an unreleased version of Gantry, which cannot be upgraded. Save what you need \
          with that version (`gantry audit export`, `pg_dump`), then run `gantry migrate` on a new, \
          empty database"
     )]
@@ -238,9 +240,14 @@ fn create_role_sql(roles: &[String]) -> String {
     roles.iter().map(create).collect::<Vec<_>>().join(" ")
 }
 
-/// The first of the migrations that [`Schema`] replaces. Every database before 0.1 has it.
-const REPLACED: &str = "m0001_foundation";
-const WAS_REPLACED: &str = "SELECT EXISTS (SELECT FROM seaql_migrations WHERE version = $1)";
+/// The name of [`Schema`]. It contains the hash of the tables, because before the first release
+/// they are edited in place, and a database with other tables must be refused.
+static SCHEMA_NAME: LazyLock<String> = LazyLock::new(|| {
+    let hash = Sha256::digest(SCHEMA);
+    hash[..8].iter().fold("m0001_schema_".to_owned(), |name, byte| format!("{name}{byte:02x}"))
+});
+const HAS_OTHER_SCHEMA: &str = "SELECT EXISTS (
+    SELECT FROM seaql_migrations WHERE version LIKE 'm0001%' AND version <> $1)";
 
 struct Migrator;
 
@@ -255,7 +262,7 @@ struct Schema;
 
 impl MigrationName for Schema {
     fn name(&self) -> &str {
-        "m0001_schema"
+        &SCHEMA_NAME
     }
 }
 
@@ -320,7 +327,7 @@ pub enum SchemaStatus {
     Current,
     /// It was never migrated, or this role may not read the migration tables.
     Empty,
-    /// It is from a Gantry before 0.1, which cannot be upgraded.
+    /// It is from an unreleased version of Gantry, which cannot be upgraded.
     Unsupported,
     /// Migrations are missing.
     Behind,
@@ -338,7 +345,7 @@ pub async fn schema_status(pool: &PgPool) -> Result<SchemaStatus, Error> {
     if !sqlx::query_scalar::<_, bool>(can_read_sql).fetch_one(pool).await? {
         return Ok(SchemaStatus::Empty);
     }
-    if sqlx::query_scalar(WAS_REPLACED).bind(REPLACED).fetch_one(pool).await? {
+    if sqlx::query_scalar(HAS_OTHER_SCHEMA).bind(SCHEMA_NAME.as_str()).fetch_one(pool).await? {
         return Ok(SchemaStatus::Unsupported);
     }
     match Migrator::get_pending_migrations_read_only(&connection(pool)).await {
@@ -456,7 +463,7 @@ async fn is_true<const N: usize>(
 async fn require_supported(transaction: &impl ConnectionTrait) -> Result<(), Error> {
     let any =
         is_true(transaction, "SELECT to_regclass('seaql_migrations') IS NOT NULL", []).await?;
-    if any && is_true(transaction, WAS_REPLACED, [REPLACED.into()]).await? {
+    if any && is_true(transaction, HAS_OTHER_SCHEMA, [SCHEMA_NAME.as_str().into()]).await? {
         return Err(Error::Unsupported);
     }
     Ok(())

@@ -19,7 +19,7 @@ pub async fn frame() -> ServerResult<Option<Frame>> {
 }
 
 /// Pauses or resumes execution.
-#[server(name = SetExecution, prefix = "/call", endpoint = "switch", output = AsJson)]
+#[server(name = SetExecution, prefix = "/call", endpoint = "set-execution", output = AsJson)]
 pub async fn switch(enabled: bool, reason: String) -> ServerResult<BlueprintNumber> {
     let (request, actor) = signed_in()?;
     answer(request.control.switch(&actor, enabled, reason).await).await

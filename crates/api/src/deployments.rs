@@ -222,7 +222,7 @@ pub struct NoderoleView {
     pub deployment_id: DeploymentId,
     /// State of the step.
     pub state: StepState,
-    /// Whether it is in ACTIVE and its input has changed since its last run.
+    /// Whether the step is ACTIVE and its input has changed since its last run.
     #[serde(default)]
     pub stale: bool,
     /// Time of the last change of the state.
@@ -501,9 +501,9 @@ pub struct StepSummary {
     pub state: StepState,
     /// Time of the last change of the state.
     pub since: At,
-    /// Whether its input has changed since its last run.
+    /// Whether the input of the step has changed since its last run.
     pub stale: bool,
-    /// Whether it is in ACTIVE and its check does not pass: the check failed, even if less often
+    /// Whether the step is ACTIVE and its check does not pass: the check failed, even if less often
     /// than it takes to change the state, or has not run.
     #[serde(default)]
     pub unchecked: bool,

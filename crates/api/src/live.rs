@@ -134,7 +134,7 @@ pub enum Live {
     Worker {
         /// Id of the worker.
         worker: uuid::Uuid,
-        /// Whether it is draining now.
+        /// Whether the worker is draining now.
         draining: bool,
     },
     /// The priority of a deployment's steps changed.

@@ -567,7 +567,7 @@ pub struct NodeSummary {
     pub deployment: DeploymentName,
     /// Id of the deployment.
     pub deployment_id: DeploymentId,
-    /// Whether it is alive.
+    /// Whether the node is alive.
     pub alive: bool,
     /// Whether steps may start on it. False during maintenance.
     pub available: bool,
@@ -579,7 +579,7 @@ pub struct NodeSummary {
     pub error: Option<String>,
     /// Its steps by state.
     pub steps: StateCounts,
-    /// Whether it is in no blueprint, so that it can be removed without a review.
+    /// Whether the node is in no blueprint, so that it can be removed without a review.
     #[serde(default)]
     pub record_only: bool,
 }

@@ -405,7 +405,7 @@ pub struct VerdictView {
     pub at: At,
     /// Whether it counts now.
     pub counts: bool,
-    /// Whether it is your own.
+    /// Whether the review is your own.
     pub own: bool,
     /// Name of the passkey that signed it. Absent if it is not signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -79,7 +79,7 @@ pub enum Hit {
         id: PersonId,
         /// Short name.
         name: String,
-        /// Whether it is a service account.
+        /// Whether the person is a service account.
         service: bool,
     },
 }

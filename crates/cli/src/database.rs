@@ -146,7 +146,7 @@ async fn check_schema(
              gantry_server or gantry_worker).",
         ),
         SchemaStatus::Unsupported => unusable(
-            "The database has the tables of a Gantry before 0.1, which cannot be upgraded. Run \
+            "The database has the tables of an unreleased version of Gantry, which cannot be upgraded. Run \
              `gantry migrate` on a new, empty database.",
         ),
         SchemaStatus::Behind => unusable(

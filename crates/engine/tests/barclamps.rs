@@ -105,6 +105,21 @@ fn flaws_are_reported_with_position() {
     }
 }
 
+/// The book prints the hash of its example, so that readers can compare.
+#[test]
+fn example_of_the_book_has_the_printed_hash() {
+    let book = include_str!("../../../docs/barclamps.md");
+    let mut blocks = book.split("```").skip(1).step_by(2);
+    let mut next = |language: &str| blocks.find_map(|block| block.strip_prefix(language));
+    let declaration = next("yaml\n").expect("hello.yml");
+    let [write, read, check] = [(); 3].map(|()| next("sh\n").expect("a script"));
+    let scripts = files(&[("scripts/motd/10-write", write), ("scripts/motd-check/10-read", read)]);
+    let import = import_one("hello.yml", declaration.as_bytes(), &scripts).expect("no error");
+    let hash = import.barclamps[0].hash.short();
+    assert!(check.contains(&format!("# hello 1: 2 roles, {hash}")), "{hash}, but {check}");
+    assert_eq!(book.matches(&hash).count(), 3, "all places in the book have {hash}");
+}
+
 #[test]
 fn invisible_characters_in_scripts_are_noted() {
     let text = "barclamp: {name: demo, version: 1}\nroles: [{name: app, jig: script}]\n";

@@ -1552,11 +1552,14 @@ fn commit_outside_of_reads_leaves_plan_identical() {
             void.set(void.get() + 1);
             return Ok(());
         }
+        let again = now.resolve(&review);
+        // What an edit needs is not read if no document shows the edit: edits that cancel each
+        // other, or the node that was named for a service role, which is bound to a phantom. A
+        // refused edit blocks the commit by itself.
+        if !again.refused.is_empty() {
+            return Ok(());
+        }
         survived.set(survived.get() + 1);
-        let mut again = now.resolve(&review);
-        // Edits that cancel each other are in no document, so what they need is not read. If one of
-        // them is refused now, that blocks the commit by itself.
-        again.refused.clear();
         prop_assert_eq!(&again, &approved, "{:?} and then {:?}", commit, review);
         prop_assert_eq!(now.after(&again).1, documents);
         Ok(())

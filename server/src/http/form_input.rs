@@ -31,7 +31,7 @@ const RETAINED_FIELDS: [(&str, &[&str]); 15] = [
     ("/call/create-node-token", &["name", "days"]),
     ("/call/hold", &["reason"]),
     ("/call/set-priority", &["priority", "reason"]),
-    ("/call/switch", &["reason"]),
+    ("/call/set-execution", &["reason"]),
     ("/call/submit", &["title"]),
     ("/call/import", &["path", "text"]),
     ("/call/set-maintenance", &["reason"]),

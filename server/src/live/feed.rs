@@ -86,7 +86,7 @@ pub(crate) struct Feed {
     store: Store,
     ring: broadcast::Sender<FeedMessage>,
     logs: broadcast::Sender<LogGrowth>,
-    place: watch::Receiver<Position>,
+    position: watch::Receiver<Position>,
 }
 
 /// A stream of events: first those to catch up on, then those of the ring.
@@ -94,7 +94,7 @@ pub(crate) struct Feed {
 pub(crate) struct Listening {
     feed: Feed,
     ring: broadcast::Receiver<FeedMessage>,
-    place: Position,
+    position: Position,
     caught_up: bool,
 }
 
@@ -129,12 +129,12 @@ impl Feed {
     pub(crate) fn start(store: Store, stopping: CancellationToken) -> Self {
         let (ring, _) = broadcast::channel(RING_CAPACITY);
         let (logs, _) = broadcast::channel(RING_CAPACITY);
-        let (position_sender, place) = watch::channel(Position { xid: 0, id: 0 });
+        let (position_sender, position) = watch::channel(Position { xid: 0, id: 0 });
         let reader = Reader {
             store: store.clone(),
             ring: ring.clone(),
             logs: logs.clone(),
-            place: position_sender,
+            position: position_sender,
         };
         tokio::spawn(async move {
             tokio::select! {
@@ -142,7 +142,7 @@ impl Feed {
                 () = stopping.cancelled() => {}
             }
         });
-        Self { store, ring, logs, place }
+        Self { store, ring, logs, position }
     }
 
     /// Subscribes from a position, or from now.
@@ -152,15 +152,15 @@ impl Feed {
     pub(crate) async fn listen(&self, after: Option<Position>) -> Result<Joined, FeedError> {
         // Join the ring before reading the journal: see the module documentation.
         let (ring, logs) = (self.ring.subscribe(), self.logs.subscribe());
-        let mut feed = self.place.clone();
-        let found = timeout(FIRST_POSITION_TIMEOUT, feed.wait_for(|place| place.xid > 0))
+        let mut feed = self.position.clone();
+        let found = timeout(FIRST_POSITION_TIMEOUT, feed.wait_for(|position| position.xid > 0))
             .await
             .is_ok_and(|found| found.is_ok());
         if !found {
             return Err(FeedError::NotReady);
         }
-        let join = |place, first| Joined {
-            events: Listening { feed: self.clone(), ring, place, caught_up: false },
+        let join = |position, first| Joined {
+            events: Listening { feed: self.clone(), ring, position, caught_up: false },
             logs: Logs(logs),
             first,
         };
@@ -170,7 +170,7 @@ impl Feed {
         };
         match store::events::resume(self.store.pool(), after, MAX_BACKLOG).await? {
             Resume::There => Ok(join(after, None)),
-            Resume::Reset(place) => Ok(join(place, Some(FeedMessage::Reset(place)))),
+            Resume::Reset(position) => Ok(join(position, Some(FeedMessage::Reset(position)))),
         }
     }
 }
@@ -178,7 +178,7 @@ impl Feed {
 impl Listening {
     /// The position up to which all events were sent.
     pub(crate) fn position(&self) -> Position {
-        self.place
+        self.position
     }
 
     /// Waits for the next messages. `None` if the server stops. Cancel-safe: unreturned messages
@@ -189,8 +189,9 @@ impl Listening {
     /// resume it.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<FeedMessage>>, FeedError> {
         if !self.caught_up {
-            let part = store::events::read(self.feed.store.pool(), self.place, PAGE_SIZE).await?;
-            self.place = part.next;
+            let part =
+                store::events::read(self.feed.store.pool(), self.position, PAGE_SIZE).await?;
+            self.position = part.next;
             self.caught_up = !part.more;
             if !part.entries.is_empty() {
                 return Ok(Some(
@@ -209,15 +210,15 @@ impl Listening {
                     tracing::debug!(missed, "a stream is too slow");
                     // Next come the messages that the ring still has. A reset covers everything up
                     // to now.
-                    let place = *self.feed.place.borrow();
-                    self.place = self.place.max(place);
-                    return Ok(Some(vec![FeedMessage::Reset(self.place)]));
+                    let position = *self.feed.position.borrow();
+                    self.position = self.position.max(position);
+                    return Ok(Some(vec![FeedMessage::Reset(self.position)]));
                 }
             };
             match &feed_message {
-                FeedMessage::Entry(entry) if entry.position <= self.place => continue,
-                FeedMessage::Entry(entry) => self.place = entry.position,
-                FeedMessage::Reset(place) => self.place = *place,
+                FeedMessage::Entry(entry) if entry.position <= self.position => continue,
+                FeedMessage::Entry(entry) => self.position = entry.position,
+                FeedMessage::Reset(position) => self.position = *position,
             }
             return Ok(Some(vec![feed_message]));
         }
@@ -229,7 +230,7 @@ struct Reader {
     store: Store,
     ring: broadcast::Sender<FeedMessage>,
     logs: broadcast::Sender<LogGrowth>,
-    place: watch::Sender<Position>,
+    position: watch::Sender<Position>,
 }
 
 impl Reader {
@@ -290,29 +291,29 @@ impl Reader {
 
     /// Starts at the end of the journal. After a database failure, continues at the last position.
     async fn find_position(&self) -> Result<(), StoreError> {
-        let place = *self.place.borrow();
-        if place.xid == 0 {
+        let position = *self.position.borrow();
+        if position.xid == 0 {
             let end = store::events::cursor(self.store.pool()).await?;
-            self.place.send_replace(Position::from_cursor(end));
+            self.position.send_replace(Position::from_cursor(end));
             return Ok(());
         }
-        if let Resume::Reset(place) =
-            store::events::resume(self.store.pool(), place, i64::MAX - 1).await?
+        if let Resume::Reset(position) =
+            store::events::resume(self.store.pool(), position, i64::MAX - 1).await?
         {
-            self.place.send_replace(place);
-            let _ = self.ring.send(FeedMessage::Reset(place));
+            self.position.send_replace(position);
+            let _ = self.ring.send(FeedMessage::Reset(position));
         }
         Ok(())
     }
 
     async fn read_new_entries(&self) -> Result<bool, StoreError> {
         loop {
-            let place = *self.place.borrow();
-            let part = store::events::read(self.store.pool(), place, PAGE_SIZE).await?;
+            let position = *self.position.borrow();
+            let part = store::events::read(self.store.pool(), position, PAGE_SIZE).await?;
             for entry in part.entries {
                 let _ = self.ring.send(FeedMessage::Entry(Arc::new(entry)));
             }
-            self.place.send_replace(part.next);
+            self.position.send_replace(part.next);
             if !part.more {
                 return Ok(part.is_delayed);
             }

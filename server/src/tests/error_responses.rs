@@ -522,7 +522,7 @@ async fn missing_permission_names_contacts() {
             .expect("a person");
     }
     assert!(ask().await.ends_with("An admin can grant it. Admins are al and dora."));
-    let page = server.post("/call/switch").header(header::COOKIE, &eve);
+    let page = server.post("/call/set-execution").header(header::COOKIE, &eve);
     let page = page
         .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
         .body(Body::from("enabled=false&reason=x"));

@@ -105,7 +105,7 @@ const WRITE_CALLS: &[Row] = &[
     ("cancel", Requirement::Operate, "run=$run"),
     ("hold", Requirement::Operate, "deployment=$place&on_hold=true&reason=because"),
     ("set-priority", Requirement::Operate, "deployment=$place&priority=1&reason=because"),
-    ("switch", Requirement::OperateEverywhere, "enabled=false&reason=because"),
+    ("set-execution", Requirement::OperateEverywhere, "enabled=false&reason=because"),
     ("add-node", Requirement::OperateEverywhere, "fqdn=m9.house.example.com&root=/srv/m9"),
     ("add-nodes", Requirement::OperateEverywhere, "text=m8.house.example.com+root%3D/srv/m8"),
     ("change-node", Requirement::Operate, "node=$node&version=1&description=x"),

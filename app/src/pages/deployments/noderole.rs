@@ -372,7 +372,7 @@ fn Data(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     let provenance = Memo::new(move |_| noderole.read().provenance.clone());
     let layers = Memo::new(move |_| noderole.read().layers.clone());
     let id = noderole.read_untracked().id;
-    let wall = Memo::new(move |_| noderole.read().output.clone());
+    let output = Memo::new(move |_| noderole.read().output.clone());
     let layer =
         |layer: DataLayer| view! { <h3>{layer.source.label()}</h3> <DataView value=layer.value/> };
     view! {
@@ -400,7 +400,7 @@ fn Data(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
                     {icon(Icon::Right)} "Output"
                     <span class="muted">"values that the last successful run added"</span>
                 </summary>
-                <div class="padded">{move || view! { <DataView value=wall.get()/> }}</div>
+                <div class="padded">{move || view! { <DataView value=output.get()/> }}</div>
             </details>
             <EditOwnData feed edited/>
         </section>

@@ -43,7 +43,7 @@ struct AllNodes {
     add: DialogHandle,
     paste: DialogHandle,
     move_to: About,
-    take_out: About,
+    removal: About,
 }
 
 impl ListPage for AllNodes {
@@ -142,11 +142,11 @@ impl ListPage for AllNodes {
     }
 
     fn below(self, with: RowContext<Self>, again: Callback<()>) -> AnyView {
-        let Self { add, paste, move_to, take_out } = self;
+        let Self { add, paste, move_to, removal } = self;
         let dialogs = || {
             view! {
                 <MoveDialog move_to/>
-                <DeleteNodeDialog take_out gone=again/>
+                <DeleteNodeDialog removal gone=again/>
                 <AddNodeDialog handle=add added=again/>
                 <AddNodesDialog handle=paste added=again/>
             }
@@ -159,7 +159,7 @@ impl ListPage for AllNodes {
 pub fn Nodes() -> impl IntoView {
     let about = || About { node: RwSignal::new(None), dialog: DialogHandle::new() };
     let (add, paste) = (DialogHandle::new(), DialogHandle::new());
-    let list = ListOf::new(AllNodes { add, paste, move_to: about(), take_out: about() });
+    let list = ListOf::new(AllNodes { add, paste, move_to: about(), removal: about() });
     view! {
         <Title text="Nodes"/>
         <div class="head">
@@ -211,7 +211,7 @@ fn AddButtons(may_change: bool, add: DialogHandle, paste: DialogHandle) -> impl 
     .into_any()
 }
 
-fn changes(node: Memo<NodeSummary>, AllNodes { move_to, take_out, .. }: AllNodes) -> impl IntoView {
+fn changes(node: Memo<NodeSummary>, AllNodes { move_to, removal, .. }: AllNodes) -> impl IntoView {
     let label = move || format!("Move {} to another deployment", node.read().fqdn);
     view! {
         <td data-label="Actions">
@@ -240,7 +240,7 @@ fn changes(node: Memo<NodeSummary>, AllNodes { move_to, take_out, .. }: AllNodes
                             aria-haspopup="dialog"
                             aria-label=label.clone()
                             title=label
-                            on:click=move |_| take_out.open(node.get_untracked())
+                            on:click=move |_| removal.open(node.get_untracked())
                         >
                             {icon(Icon::Delete)}
                             "Delete…"
@@ -364,22 +364,22 @@ fn MoveForm(node: NodeSummary) -> impl IntoView {
 /// Deletes the record of a node that no target contains. The desired state does not change, so this
 /// needs no review.
 #[component]
-fn DeleteNodeDialog(take_out: About, gone: Callback<()>) -> impl IntoView {
+fn DeleteNodeDialog(removal: About, gone: Callback<()>) -> impl IntoView {
     let act = ServerAction::<DeleteNode>::new();
     on_success(act, move |()| {
-        take_out.dialog.close();
+        removal.dialog.close();
         gone.run(());
     });
     let name =
-        move || take_out.node.read().as_ref().map(|node| node.fqdn.clone()).unwrap_or_default();
+        move || removal.node.read().as_ref().map(|node| node.fqdn.clone()).unwrap_or_default();
     let title = Signal::derive(move || format!("Delete {}?", name()));
     view! {
-        <Dialog id="delete-node" title=title handle=take_out.dialog>
+        <Dialog id="delete-node" title=title handle=removal.dialog>
             <ActionForm action=act attr:class="form">
                 <input
                     type="hidden"
                     name="node"
-                    value=move || take_out.node.read().as_ref().map(|node| node.id.to_string())
+                    value=move || removal.node.read().as_ref().map(|node| node.id.to_string())
                 />
                 <div class="body">
                     <p>
@@ -389,7 +389,7 @@ fn DeleteNodeDialog(take_out: About, gone: Callback<()>) -> impl IntoView {
                     </p>
                     <ProblemNotice problem=problem_of(act)/>
                     <EquivalentCommands of=move |_: FormValues| {
-                        take_out.node.read()
+                        removal.node.read()
                             .as_ref()
                             .map(|node| api::calls::delete_node(node.id))
                             .into_iter().collect::<Vec<_>>()

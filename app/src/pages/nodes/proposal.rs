@@ -197,7 +197,7 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
                     disabled=move || draft.is_off()
                     on:click=move |_| {
                         if let Some(named) = untrack(|| draft.named()) {
-                            draft.ask(About::GiveUp(named));
+                            draft.ask(About::Expunge(named));
                         }
                     }
                 >

@@ -204,7 +204,7 @@ pub enum About {
     Rerun(NoderoleOnNode),
     Unbind(NoderoleOnNode),
     /// Expunges the node.
-    GiveUp(Named),
+    Expunge(Named),
 }
 
 impl About {
@@ -213,7 +213,7 @@ impl About {
             Self::Data(of) => format!("Data of {of}"),
             Self::Rerun(of) => format!("Run {of} again"),
             Self::Unbind(of) => format!("Unbind {} from {}", of.noderole, of.on.short),
-            Self::GiveUp(node) => format!("Expunge {}?", node.short),
+            Self::Expunge(node) => format!("Expunge {}?", node.short),
         }
     }
 
@@ -228,7 +228,7 @@ impl About {
             Self::Data(of) => view! { <noderole::OwnData pen of taken/> }.into_any(),
             Self::Rerun(of) => view! { <noderole::Rerun pen of taken/> }.into_any(),
             Self::Unbind(of) => view! { <noderole::Unbind pen of taken/> }.into_any(),
-            Self::GiveUp(of) => view! { <node::GiveUp pen of taken/> }.into_any(),
+            Self::Expunge(of) => view! { <node::Expunge pen of taken/> }.into_any(),
         }
     }
 }

@@ -36,7 +36,7 @@ pub fn TypedName(
 
 /// Expunges the node.
 #[component]
-pub(super) fn GiveUp(pen: EditContext, of: Named, taken: Callback<()>) -> impl IntoView {
+pub(super) fn Expunge(pen: EditContext, of: Named, taken: Callback<()>) -> impl IntoView {
     let (typed, reason) = (RwSignal::new(String::new()), RwSignal::new(String::new()));
     let (node, short) = (of.node, StoredValue::new(of.short));
     let edit_form = EditForm::new(pen, move || {

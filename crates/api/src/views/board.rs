@@ -42,7 +42,7 @@ pub struct Board {
     pub name: DeploymentName,
     /// Names of its ancestors, from *system* down to its parent.
     pub ancestors: Vec<DeploymentName>,
-    /// Whether it is *system*, the root of the tree.
+    /// Whether the deployment is *system*, the root of the tree.
     pub system: bool,
     /// The person who put it on hold.
     pub on_hold_by: Option<String>,
@@ -199,10 +199,11 @@ pub struct BoardNoderole {
     /// Whether its removal runs `remove` on the node. Otherwise its files and services stay there.
     #[serde(default)]
     pub runs_remove: bool,
-    /// Whether it is ACTIVE and its input has changed since its last run, or is being compared.
+    /// Whether the step is ACTIVE and its input has changed since its last run, or is being
+    /// compared.
     #[serde(default)]
     pub stale: bool,
-    /// Whether it is ACTIVE and its check does not pass.
+    /// Whether the step is ACTIVE and its check does not pass.
     #[serde(default)]
     pub unchecked: bool,
     /// Whether the node is alive.
@@ -223,7 +224,7 @@ pub struct TrayNode {
     pub short: String,
     /// The deployment that it belongs to, with the draft's moves.
     pub deployment: DeploymentName,
-    /// Whether it is alive.
+    /// Whether the node is alive.
     pub alive: bool,
     /// Number of its noderoles, with the draft's.
     pub noderoles: usize,
@@ -328,7 +329,7 @@ pub struct RoleChoice {
     pub barclamp: BarclampName,
     /// Description for people.
     pub description: String,
-    /// Whether it is a milestone.
+    /// Whether the role is a milestone.
     pub milestone: bool,
 }
 

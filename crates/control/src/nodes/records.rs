@@ -252,7 +252,7 @@ impl Control {
         store::audit::append_audit(
             &mut transaction,
             Some(actor.person),
-            "node.take_out",
+            "node.remove",
             &node.to_string(),
             &json!({"fqdn": fqdn}),
         )
@@ -263,7 +263,7 @@ impl Control {
             .await
             .map_err(from_store)?
         {
-            let detail = json!({"taken_out": fqdn});
+            let detail = json!({"removed_node": fqdn});
             store::audit::append_audit(
                 &mut transaction,
                 Some(actor.person),

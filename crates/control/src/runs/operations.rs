@@ -159,11 +159,11 @@ impl Control {
         let mut transaction = self.begin().await?;
         store::lock_apply_shared(&mut transaction).await.map_err(from_store)?;
         // The lock may have waited for a commit that moved the node.
-        let place = store::runs::noderole_deployment(&mut transaction, noderole)
+        let deployment = store::runs::noderole_deployment(&mut transaction, noderole)
             .await
             .map_err(from_store)?;
-        let place = place.ok_or_else(no_noderole)?;
-        actor.revalidate(&mut transaction).await?.require_in(Permission::Operator, place)?;
+        let deployment = deployment.ok_or_else(no_noderole)?;
+        actor.revalidate(&mut transaction).await?.require_in(Permission::Operator, deployment)?;
         let detail = json!({"reason": reason});
         store::audit::append_audit(
             &mut transaction,
@@ -193,11 +193,12 @@ impl Control {
         actor.require_somewhere(Permission::Operator)?;
         let mut transaction = self.begin().await?;
         // The deployment of a run never changes.
-        let place = store::runs::run_deployment(&mut transaction, run).await.map_err(from_store)?;
-        place.map_or(Ok(()), |place| actor.require_in(Permission::Operator, place))?;
+        let deployment =
+            store::runs::run_deployment(&mut transaction, run).await.map_err(from_store)?;
+        deployment.map_or(Ok(()), |id| actor.require_in(Permission::Operator, id))?;
         store::lock_apply_shared(&mut transaction).await.map_err(from_store)?;
         let current = actor.revalidate(&mut transaction).await?;
-        place.map_or(Ok(()), |place| current.require_in(Permission::Operator, place))?;
+        deployment.map_or(Ok(()), |id| current.require_in(Permission::Operator, id))?;
         let requested = match store::runs::request_cancel(&mut transaction, run, &actor.name).await
         {
             Ok(requested) => requested,
@@ -368,7 +369,7 @@ impl Control {
         store::audit::append_audit(
             &mut transaction,
             Some(actor.person),
-            "execution.switch",
+            "execution.set",
             &number.to_string(),
             &detail,
         )

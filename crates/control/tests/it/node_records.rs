@@ -209,7 +209,7 @@ async fn only_record_outside_blueprints_is_deleted() {
         "closed"
     );
     assert_eq!(
-        details(&installation, "node.take_out").await,
+        details(&installation, "node.remove").await,
         [json!({"fqdn": "n1.house.example.com"})]
     );
     let submitted = installation

@@ -107,7 +107,7 @@ pub async fn changed_inputs(
     rows.into_iter().map(TryInto::try_into).collect()
 }
 
-/// Those of these steps that are not ACTIVE.
+/// Returns the steps that are not ACTIVE.
 ///
 /// # Errors
 ///

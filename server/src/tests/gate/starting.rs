@@ -43,8 +43,12 @@ impl TestServer {
                 self.send_post(&path, cookie, json!({"reason": "because"})).await
             }
             Interface::Page => {
-                self.post_form("/call/switch", cookie, &format!("enabled={enabled}&reason=because"))
-                    .await
+                self.post_form(
+                    "/call/set-execution",
+                    cookie,
+                    &format!("enabled={enabled}&reason=because"),
+                )
+                .await
             }
         })
     }

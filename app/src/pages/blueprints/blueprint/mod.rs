@@ -202,7 +202,7 @@ fn Waves(waves: Memo<Vec<(usize, StateCounts)>>, more: Memo<bool>) -> impl IntoV
                         {rows(waves.into(), |(number, _)| *number, line)}
                     </ol>
                     {move || more.get().then(|| view! {
-                        <p class="padded muted">"More waves are left out."</p>
+                        <p class="padded muted">"More waves are not shown."</p>
                     })}
                 </section>
             }
@@ -321,7 +321,7 @@ fn RetryForm(
                 <label class="choice">
                     <input type="checkbox" name="destructive" value="true" disabled=off/>
                     <span>
-                        <b>{text}</b> " " <small>{rest} " again. Otherwise left out."</small>
+                        <b>{text}</b> " " <small>{rest} " again. Without this option, they are not retried."</small>
                     </span>
                 </label>
             }

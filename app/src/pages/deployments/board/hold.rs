@@ -47,7 +47,7 @@ pub(super) fn HoldNotice(board_state: BoardState) -> impl IntoView {
 /// The button that opens the dialog, to hold or to release.
 #[component]
 pub(super) fn HoldButton(board_state: BoardState, handle: DialogHandle) -> impl IntoView {
-    let is_held = move || board_state.board().read().on_hold_by.is_some();
+    let is_on_hold = move || board_state.board().read().on_hold_by.is_some();
     view! {
         <button
             class="button quiet"
@@ -56,8 +56,8 @@ pub(super) fn HoldButton(board_state: BoardState, handle: DialogHandle) -> impl 
             command="show-modal"
             on:click=handle.on_click()
         >
-            {move || icon(if is_held() { Icon::Run } else { Icon::Paused })}
-            {move || if is_held() { "Release hold…" } else { "Put on hold…" }}
+            {move || icon(if is_on_hold() { Icon::Run } else { Icon::Paused })}
+            {move || if is_on_hold() { "Release hold…" } else { "Put on hold…" }}
         </button>
     }
     .into_any()
@@ -67,11 +67,11 @@ pub(super) fn HoldButton(board_state: BoardState, handle: DialogHandle) -> impl 
 pub(super) fn HoldDialog(board_state: BoardState, handle: DialogHandle) -> impl IntoView {
     let hold = ServerAction::<Hold>::new();
     let refused = Refused::of(hold);
-    let is_held = Memo::new(move |_| board_state.board().read().on_hold_by.is_some());
+    let is_on_hold = Memo::new(move |_| board_state.board().read().on_hold_by.is_some());
     let name = move || board_state.board().read().name.to_string();
     let title = Signal::derive(move || {
         let name = name();
-        if is_held.get() {
+        if is_on_hold.get() {
             format!("Release the hold of {name}")
         } else {
             format!("Put {name} on hold")
@@ -79,7 +79,7 @@ pub(super) fn HoldDialog(board_state: BoardState, handle: DialogHandle) -> impl 
     });
     on_success(hold, move |()| {
         handle.close();
-        board_state.announce(match is_held.get_untracked() {
+        board_state.announce(match is_on_hold.get_untracked() {
             true => "Hold released. Steps start again.",
             false => "Deployment put on hold. No new run starts.",
         });
@@ -96,11 +96,11 @@ pub(super) fn HoldDialog(board_state: BoardState, handle: DialogHandle) -> impl 
                 <input
                     type="hidden"
                     name="on_hold"
-                    value=move || if is_held.get() { "false" } else { "true" }
+                    value=move || if is_on_hold.get() { "false" } else { "true" }
                 />
                 <div class="body">
                     <p>
-                        {move || match is_held.get() {
+                        {move || match is_on_hold.get() {
                             true => "Runs start again in this deployment and below it. No further \
                                 review is needed.",
                             false => "No new run starts in this deployment or below it until the \
@@ -128,7 +128,7 @@ pub(super) fn HoldDialog(board_state: BoardState, handle: DialogHandle) -> impl 
                         vec![
                             api::calls::hold(
                                 &board_state.board().read().name,
-                                !is_held.get(),
+                                !is_on_hold.get(),
                                 &typed.or("reason", "WHY")
                             )
                         ]
@@ -140,7 +140,7 @@ pub(super) fn HoldDialog(board_state: BoardState, handle: DialogHandle) -> impl 
                         type="submit"
                         disabled=move || hold.pending().get()
                     >
-                        {move || if is_held.get() { "Release hold" } else { "Put on hold" }}
+                        {move || if is_on_hold.get() { "Release hold" } else { "Put on hold" }}
                     </button>
                 </div>
             </ActionForm>

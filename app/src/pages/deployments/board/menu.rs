@@ -146,12 +146,12 @@ pub(super) fn NodeMenu(board_state: BoardState, subject: Subject) -> impl IntoVi
             board_state.dialogs.act.close();
             bind::open(board_state, vec![node]);
         };
-        let give_up = match is_here {
+        let expunge = match is_here {
             true => entry(
                 Icon::Delete,
                 format!("Expunge {short}"),
                 "For a machine that no longer exists.",
-                to(OpenEdit::About(About::GiveUp(subject.named.clone()))),
+                to(OpenEdit::About(About::Expunge(subject.named.clone()))),
             ),
             false => view! {
                 <li class="aside">
@@ -187,7 +187,7 @@ pub(super) fn NodeMenu(board_state: BoardState, subject: Subject) -> impl IntoVi
                     to(OpenEdit::Move(vec![placed.clone()]))
                 )
             }
-            {give_up}
+            {expunge}
         }
     });
     view! {

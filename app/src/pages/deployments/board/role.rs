@@ -95,8 +95,7 @@ pub(super) fn RerunRole(
         let rest = match more.get() {
             0 => String::new(),
             n => format!(
-                " Further nodes are left out: {n}. Include the dependents to run the role on all \
-                 nodes."
+                " It does not run on {n} more. Include the dependents to run the role on all nodes."
             ),
         };
         format!("Runs on {} after the commit.{rest}", nodes(bound.read().len()))

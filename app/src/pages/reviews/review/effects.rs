@@ -79,8 +79,8 @@ fn sections(id: ReviewId, found: &Impact) -> AnyView {
                 .into_any(),
         ))}
         {some(&found.left_in_place).then(|| section(
-            "left-in-place", "Stays on the node", "nothing is run on the node, because the role \
-                has no remove".into(),
+            "left-in-place", "Stays on the node", "nothing runs on the node, because the role \
+                has no action `remove`".into(),
             &found.left_in_place, id, &plain,
             found.left_in_place.first
                 .iter()

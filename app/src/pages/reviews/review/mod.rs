@@ -315,7 +315,7 @@ fn Loaded(
                     <nav class="tabs" aria-label="Review sections">
                         {tabs.map(|which| tab_link(which, tab, review, discussion)).collect_view()}
                     </nav>
-                    {viewed::seen(marks, review.read_untracked().more > 0)}
+                    {viewed::viewed_count(marks, review.read_untracked().more > 0)}
                 </div>
                 {move || shown()}
             </div>

@@ -101,8 +101,8 @@ impl Marks {
     }
 }
 
-/// `You have opened 3 of 12 cards`, next to the tabs. `is_part`: further pages have more cards.
-pub(super) fn seen(marks: Marks, is_part: bool) -> impl IntoView {
+/// The number of viewed changes, next to the tabs. `is_part`: further pages have more changes.
+pub(super) fn viewed_count(marks: Marks, is_part: bool) -> impl IntoView {
     let of = if is_part { "on this page" } else { "" };
     let text = move || {
         let (seen, all) = marks.seen();

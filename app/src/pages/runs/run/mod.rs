@@ -288,7 +288,7 @@ fn Documents(run: RwSignal<RunView>) -> impl IntoView {
     let provenance = Memo::new(move |_| run.read().provenance.clone());
     let input = Memo::new(move |_| run.read().input.clone());
     let id = run.read_untracked().run.id;
-    let wall = Memo::new(move |_| run.read().output.clone());
+    let output = Memo::new(move |_| run.read().output.clone());
     let result = Memo::new(move |_| run.read().result.clone());
     let or_none = |value: Option<serde_json::Value>, none: &'static str| match value {
         Some(value) => view! { <DataView value/> }.into_any(),
@@ -302,7 +302,7 @@ fn Documents(run: RwSignal<RunView>) -> impl IntoView {
                     <span class="muted">"values that the run added to its input"</span>
                 </summary>
                 <div class="padded">
-                    {move || or_none(wall.get(), "No output: only a successful run has one.")}
+                    {move || or_none(output.get(), "No output: only a successful run has one.")}
                 </div>
             </details>
             <details class="fold">

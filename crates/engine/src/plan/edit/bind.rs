@@ -15,7 +15,6 @@ use crate::plan::restore_goals::{Goal, State};
 pub struct Bind {
     /// The deployment in which to bind the role.
     pub deployment: DeploymentId,
-    /// The node.
     pub node: NodeId,
     /// The role.
     pub role: RoleName,

@@ -13,7 +13,6 @@ use crate::plan::restore_goals::{Goal, State};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 #[serde(deny_unknown_fields)]
 pub struct MoveNode {
-    /// The node.
     pub node: NodeId,
     /// The new deployment.
     pub deployment: DeploymentId,

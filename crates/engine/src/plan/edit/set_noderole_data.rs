@@ -17,7 +17,6 @@ use crate::plan::writing::{MaterializeError, Writing};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 #[serde(deny_unknown_fields)]
 pub struct SetNoderoleData {
-    /// The node.
     pub node: NodeId,
     /// The noderole.
     pub noderole: NoderoleKey,

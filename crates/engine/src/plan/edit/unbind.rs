@@ -15,7 +15,6 @@ use crate::plan::restore_goals::{Goal, State};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 #[serde(deny_unknown_fields)]
 pub struct Unbind {
-    /// The node.
     pub node: NodeId,
     /// The noderole.
     pub noderole: NoderoleKey,
