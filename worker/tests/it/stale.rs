@@ -209,7 +209,7 @@ async fn step_whose_input_becomes_too_large_runs_again_and_fails() {
     assert!(error.contains("Cannot compute the input of the run"), "{error}");
 }
 
-/// An input that cannot be read (here, because of a row that somebody edited) is tried again by each
+/// An input that cannot be read (here, because of a row that was edited by hand) is tried again by each
 /// sweep. Its children must not be compared each time.
 #[tokio::test]
 async fn unreadable_input_is_not_passed_on() {
