@@ -185,6 +185,7 @@ test('a new account is created, used and disabled', { timeout: 600_000 }, async 
     await visit(admin, '/settings/people?filter=dee');
     await admin.getByRole('link', { name: 'dee' }).click();
     await admin.waitForURL(/\/settings\/people\/dee$/);
+    await admin.waitForFunction(() => document.title !== '');
     await inEachVariant(admin, async () => {
       await assertFits(admin);
       await assertAccessible(admin);
