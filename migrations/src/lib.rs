@@ -4,8 +4,8 @@
 //! The database enforces it again, because every client, worker and future bug goes through it.
 //!
 //! * The tables are created by one migration, `schema/*.sql`. Later changes are forward-only
-//!   migrations, each applied once. A database with other first tables, of an unreleased
-//!   version, is rejected ([`Error::Unsupported`]).
+//!   migrations, each applied once. A database with other first tables, of an unreleased version, is
+//!   rejected ([`Error::Unsupported`]).
 //! * Functions, triggers and grants (`admission.sql`, `guards/*.sql`, `grants.sql`) are replaced by
 //!   every [`migrate`]. So a database always has the guards that this build was tested with.
 //! * The owner role runs the migrations. The server, the workers and monitoring have a role each
@@ -220,8 +220,8 @@ pub enum Error {
     SharedRole(String, String),
     /// The database has the tables of an unreleased version.
     #[error(
-        "its tables are from an unreleased version of Gantry, which cannot be upgraded. Save what you need \
-         with that version (`gantry audit export`, `pg_dump`), then run `gantry migrate` on a new, \
+        "its tables are from an unreleased version of Gantry, which cannot be upgraded. Save what \
+         you need with that version (`gantry audit export`, `pg_dump`), then run `gantry migrate` on a new, \
          empty database"
     )]
     Unsupported,

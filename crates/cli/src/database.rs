@@ -146,8 +146,8 @@ async fn check_schema(
              gantry_server or gantry_worker).",
         ),
         SchemaStatus::Unsupported => unusable(
-            "The database has the tables of an unreleased version of Gantry, which cannot be upgraded. Run \
-             `gantry migrate` on a new, empty database.",
+            "The database has the tables of an unreleased version of Gantry, which cannot be \
+             upgraded. Run `gantry migrate` on a new, empty database.",
         ),
         SchemaStatus::Behind => unusable(
             "The database has the tables of an older Gantry. Run `gantry migrate` of this version \

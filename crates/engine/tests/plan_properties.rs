@@ -1553,9 +1553,9 @@ fn commit_outside_of_reads_leaves_plan_identical() {
             return Ok(());
         }
         let again = now.resolve(&review);
-        // What an edit needs is not read if no document shows the edit: edits that cancel each
-        // other, or the node that was named for a service role, which is bound to a phantom. A
-        // refused edit blocks the commit by itself.
+        // The reads come from documents. They miss the needs of edits that no document shows: edits
+        // that cancel each other, and the node that was named for a service role, which is bound to
+        // a phantom. A refused edit blocks the commit by itself.
         if !again.refused.is_empty() {
             return Ok(());
         }

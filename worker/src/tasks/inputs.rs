@@ -13,6 +13,7 @@ use engine::catalog::OnInput;
 use engine::ids::{NodeId, StepId};
 use store::runs::{self, ChangedInput, ComparedInput, InputFinding, VisibleStep};
 
+use crate::run::prepare::CurrentInput;
 use crate::run::runner::Runner;
 
 /// Maximum steps whose input is read at once.
@@ -124,13 +125,14 @@ impl CompareInputs {
 
     /// Returns `None` if the input cannot be read.
     async fn compare(&self, step: &ChangedInput, seen: Vec<VisibleStep>) -> Option<InputFinding> {
-        let (hash, policy) = match self.runner.preparer.current_input(step, seen).await {
-            Ok(found) => found?,
-            Err(error) => {
-                tracing::warn!(step = %step.step, %error, "cannot compare the input of a step");
-                return None;
-            }
-        };
+        let CurrentInput { hash, policy } =
+            match self.runner.preparer.current_input(step, seen).await {
+                Ok(found) => found?,
+                Err(error) => {
+                    tracing::warn!(step = %step.step, %error, "cannot compare the input of a step");
+                    return None;
+                }
+            };
         Some(match (hash, step.applied, policy) {
             (Some(hash), None, _) => InputFinding::Unknown(hash),
             (Some(hash), Some(applied), _) if applied == hash => InputFinding::Same,

@@ -177,6 +177,52 @@ async fn changed_data_of_a_grandparent_reaches_step_after_its_run() {
     worker.stop().await;
 }
 
+/// More steps than one batch holds wait for an ancestor that runs. They must not hold back others.
+#[tokio::test]
+async fn waiting_steps_do_not_delay_other_steps() {
+    let mut cluster = Cluster::of(2).await;
+    let slow = "#!/bin/sh\n[ \"$GANTRY_DATA_PORT\" = 1 ] || sleep 20\n";
+    cluster.add_script_role("app", slow, |_| ()).await;
+    let nothing = |role: &mut engine::catalog::Role| role.run.reads = vec![vec!["none".into()]];
+    cluster.add_script_role("middle", "#!/bin/sh\ntrue\n", nothing).await;
+    let leaves: Vec<&'static str> =
+        (0..101).map(|n| &*Box::leak(format!("leaf{n}").into_boxed_str())).collect();
+    for name in &leaves {
+        let mut leaf = role(name, JigClass::Noop);
+        leaf.run.reads = vec![vec!["port".into()]];
+        cluster.add_role(leaf).await;
+    }
+    // The proxy has the highest rank, so it is the last of all steps to compare.
+    for name in ["one", "two", "three"] {
+        cluster.add_script_role(name, "#!/bin/sh\ntrue\n", |_| ()).await;
+    }
+    cluster.add_script_role("proxy", PROXY, |_| ()).await;
+    let port = |port: i64| json!({"port": port});
+    let mut binds = vec![bind(0, "app").data(port(1)), bind(0, "middle").after(0, "app")];
+    binds.extend(leaves.iter().map(|name| bind(0, name).after(0, "middle")));
+    binds.extend([bind(1, "one"), bind(1, "two").after(1, "one")]);
+    binds.push(bind(1, "three").after(1, "two").data(port(1)));
+    binds.push(bind(1, "proxy").after(1, "three"));
+    cluster.commit(&binds).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(1, "proxy", "active").await;
+    settled(&cluster).await;
+    cluster.commit(&[bind(0, "app").data(port(2))]).await;
+    cluster.reaches(0, "app", "transition").await;
+    let waiting = "step WHERE state = 'active' AND input_version <> input_checked";
+    assert!(cluster.count(waiting).await > 100, "the leaves wait for the app");
+    cluster.commit(&[bind(1, "three").after(1, "two").data(port(2))]).await;
+    for _ in 0..200 {
+        if ran(&cluster, 1).len() == 2 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert_eq!(ran(&cluster, 1), ["proxy 1", "proxy 2"]);
+    assert_eq!(cluster.state(0, "app").await, "transition", "the leaves still wait");
+    worker.stop().await;
+}
+
 /// A step whose input can no longer be computed must fail with the reason, not stay applied.
 #[tokio::test]
 async fn step_whose_input_becomes_too_large_runs_again_and_fails() {
@@ -209,7 +255,7 @@ async fn step_whose_input_becomes_too_large_runs_again_and_fails() {
     assert!(error.contains("Cannot compute the input of the run"), "{error}");
 }
 
-/// An input that cannot be read (here, because of a row that was edited by hand) is tried again by each
+/// An input that cannot be read (here, because a row was edited by hand) is tried again by each
 /// sweep. Its children must not be compared each time.
 #[tokio::test]
 async fn unreadable_input_is_not_passed_on() {

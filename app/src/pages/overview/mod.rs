@@ -466,7 +466,7 @@ fn Commits(overview: Memo<Overview>) -> impl IntoView {
 #[cfg(feature = "ssr")]
 const FIRST_STEPS_COOKIE: &str = "gantry_first_steps";
 
-/// What the page shows.
+/// The content of the page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OverviewView {
     overview: Overview,

@@ -203,7 +203,7 @@ pub(crate) fn newest_version(server: &Server, id: ProposalId) -> Outcome<i32> {
     parse_answer(&answer["version"], "expected a proposal")
 }
 
-/// What a proposal does to noderoles. The edits themselves are printed next to it.
+/// The effects of a proposal on noderoles. The edits themselves are printed next to it.
 pub(crate) fn effect_text(added: u64, removed: u64, reruns: u64) -> String {
     match (added, removed, reruns) {
         // For example a moved deployment, a jig or the policy.

@@ -548,7 +548,7 @@ impl Role {
         Some(attribs_read.map(|attrib| &attrib.map).chain(&self.run.reads).cloned().collect())
     }
 
-    /// What happens to an applied step whose input changes. A destructive step never runs again by
+    /// The reaction of an applied step to a changed input. A destructive step never runs again by
     /// itself, so it is reported.
     pub fn on_changed_input(&self) -> OnInput {
         match self.run.on_input {

@@ -23,10 +23,17 @@ pub(super) fn hash_input(
     Ok(input_hash(paths.as_ref(), &read, visible)?)
 }
 
+/// The input that an applied step would read now.
+pub struct CurrentInput {
+    /// `None` if it cannot be computed, for example because an output has become too large. A run
+    /// would fail with that.
+    pub hash: Option<Hash>,
+    /// Reaction of the role to a change.
+    pub policy: OnInput,
+}
+
 impl Preparer {
-    /// The hash of the input that the step would read now, and what its role does about a change.
-    /// `None` if the noderole is not in the target. The hash is `None` if the input cannot be
-    /// computed, for example because an output has become too large: a run would fail with that.
+    /// Reads the input of an applied step. Returns `None` if the noderole is not in the target.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -34,7 +41,7 @@ impl Preparer {
         &self,
         step: &ChangedInput,
         seen: Vec<VisibleStep>,
-    ) -> Result<Option<(Option<Hash>, OnInput)>, Refusal> {
+    ) -> Result<Option<CurrentInput>, Refusal> {
         let root = self.objects.root(step.head_root).await?;
         let key =
             NoderoleKey { role: named(RoleName::parse(&step.role))?, instance: step.instance };
@@ -59,6 +66,6 @@ impl Preparer {
             }
             Err(other) => return Err(other),
         };
-        Ok(Some((hash, role.on_changed_input())))
+        Ok(Some(CurrentInput { hash, policy: role.on_changed_input() }))
     }
 }

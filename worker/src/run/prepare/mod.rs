@@ -53,6 +53,7 @@ mod rows;
 mod visible;
 
 pub use self::check::PreparedCheck;
+pub use self::input::CurrentInput;
 
 use self::chain::Verified;
 use self::resolve::Resolved;
